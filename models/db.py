@@ -1,0 +1,105 @@
+"""The engine and the unit of work: the only place that commits.
+
+A unit of work is one short transaction. It never spans a network call: whoever needs the vendor leaves the `with`
+first. What must happen only if the transaction is durable (a wake-up) is given to `after_commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Engine, TextClause, create_engine, exc, text
+from sqlalchemy.engine import Connection, CursorResult, make_url
+
+Row = Mapping[str, Any]
+
+# The database is away or busy, not wrong: the same transaction may be tried again from its start.
+TRANSIENT = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
+
+
+@lru_cache(maxsize=512)
+def _parsed(sql: str) -> TextClause:
+    return text(sql)
+
+
+class UnitOfWork:
+    """One open transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._after: list[Callable[[], None]] = []
+
+    def execute(self, sql: str, /, **values: object) -> CursorResult[Any]:
+        """Run one statement; `values` are bound, never pasted in."""
+        return self._connection.execute(_parsed(sql), values)
+
+    def executemany(self, sql: str, values: Sequence[Mapping[str, object]]) -> None:
+        """Run one statement for many rows in one round trip where the driver can."""
+        self._connection.execute(_parsed(sql), list(values))
+
+    def one(self, sql: str, /, **values: object) -> Row | None:
+        """The first row as a mapping, or None."""
+        return self.execute(sql, **values).mappings().first()
+
+    def all(self, sql: str, /, **values: object) -> Sequence[Row]:
+        """Every row as a mapping."""
+        return self.execute(sql, **values).mappings().all()
+
+    def scalar(self, sql: str, /, **values: object) -> Any:  # noqa: ANN401  whatever the column holds
+        """The first column of the first row, or None."""
+        return self.execute(sql, **values).scalar()
+
+    def after_commit(self, act: Callable[[], None]) -> None:
+        """Run `act` once the transaction is durable; never if it is not. In the order given."""
+        self._after.append(act)
+
+    def committed(self) -> None:
+        """Called by Database, once."""
+        for act in self._after:
+            act()
+
+
+class Database:
+    """Connections to PostgreSQL. Make it after the fork; threads share it.
+
+    `pool` is the most connections at one moment, `wait_s` how long a caller waits for one before
+    sqlalchemy.exc.TimeoutError; `statement_s` bounds a single statement on the server.
+    """
+
+    def __init__(self, url: str, *, pool: int = 8, wait_s: float = 2.0, statement_s: float = 15.0) -> None:
+        options = f"-c statement_timeout={int(statement_s * 1000)} -c timezone=UTC"
+        self.engine: Engine = create_engine(
+            make_url(url).set(drivername="postgresql+psycopg2"),
+            pool_size=pool,
+            max_overflow=0,
+            pool_timeout=wait_s,
+            pool_pre_ping=True,  # a connection the server closed is replaced before its first use (case O-63)
+            connect_args={"connect_timeout": 4, "options": options, "application_name": "weir"},
+        )
+
+    @contextmanager
+    def unit_of_work(self) -> Iterator[UnitOfWork]:
+        """One transaction: committed at the end of the `with`, rolled back by any exception."""
+        with self.engine.connect() as connection:
+            uow = UnitOfWork(connection)
+            try:
+                yield uow
+                connection.commit()
+            except BaseException:
+                connection.rollback()
+                raise
+        uow.committed()  # after the connection is back in the pool: what follows may take its time
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,317 @@
+"""The queue as rows: claiming with caps, who is next, waves, and what the sweep looks for.
+
+Every count that guards a cap is taken under one advisory lock in the transaction that claims, so a slot can neither
+leak nor be sold twice. Every change of a task goes through store.apply; this module only chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from models import store
+from models.fields import Kind
+from models.db import Row, UnitOfWork
+from models.fairness import AGEING_S, Room
+from models.lifecycle import Change, Reason, Stage, Status
+from models.settings import Settings
+
+_CLAIM_LOCK = 0x57454952_01  # "WEIR", one number for all claims of the installation
+_SWEEP_LOCK = 0x57454952_02
+
+_COUNTED = """
+select t.*, now() as now,
+       (select running_limit from users u where u.id = t.user_id) as user_cap,
+       r.total, r.of_type, r.of_provider, r.of_user
+  from tasks t, lateral (
+       select count(*) as total,
+              count(*) filter (where x.type = t.type) as of_type,
+              count(*) filter (where x.provider = t.provider) as of_provider,
+              count(*) filter (where x.user_id = t.user_id) as of_user
+         from tasks x where x.status = 'RUNNING') r
+ where t.id = :id and t.version = :version and t.status = 'PENDING'
+   and (t.wake_at is null or t.wake_at <= now() + interval '0.3 s') and t.deadline_at > now()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """A row that this caller, and no other, may submit once: as it was, and the version the claim gave it."""
+
+    row: Row
+    version: int
+
+
+def claim(uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s: float) -> Claimed | None:
+    """PENDING -> RUNNING if the version is current and every cap has room; None otherwise, nothing changed.
+
+    Commit before the upstream call. `budget_s` is past every time-out of that call: only then may the sweep ask what
+    became of it. `upstream_call_count` is raised here and taken back when the vendor surely did not accept.
+    """
+    uow.execute("select pg_advisory_xact_lock(:lock)", lock=_CLAIM_LOCK)
+    row = uow.one(_COUNTED, id=id_, version=version)
+    if row is None or row["provider"] not in settings.providers or not _room(row, settings).admits():
+        return None
+    change = Change(
+        reason=Reason.CLAIMED,
+        to=Status.RUNNING,
+        fields={
+            "stage": Stage.SUBMITTING,
+            "rings": 0,
+            "upstream_call_count": row["upstream_call_count"] + 1,
+            "retry_count": row["retry_count"] + (row["claimed_at"] is not None),
+        },
+        wake_in_s=budget_s,
+    )
+    moved = store.apply(uow, id_, version, change)
+    return None if moved is None else Claimed(row=row, version=moved)
+
+
+def _room(row: Row, settings: Settings) -> Room:
+    caps = settings.caps
+    return Room(
+        total=row["total"],
+        total_cap=caps.total,
+        of_type=row["of_type"],
+        type_cap=caps.image if row["type"] == Kind.IMAGE else caps.video,
+        of_provider=row["of_provider"],
+        provider_cap=settings.providers[row["provider"]].max_in_flight,
+        of_user=row["of_user"],
+        user_cap=row["user_cap"] or settings.users.running,
+    )
+
+
+_NEXT = """
+with running as (
+    select user_id, count(*) as n from tasks where status = 'RUNNING' group by user_id
+), able as (
+    select t.id, t.version, t.type, t.priority, t.created_at, t.user_id, coalesce(r.n, 0) as n,
+           coalesce(u.running_limit, :user_cap) as cap,
+           greatest(0, t.priority - floor(extract(epoch from now() - t.created_at) / :ageing)) as class,
+           row_number() over (partition by t.user_id order by
+               greatest(0, t.priority - floor(extract(epoch from now() - t.created_at) / :ageing)), t.id) as place
+      from tasks t join users u on u.id = t.user_id left join running r on r.user_id = t.user_id
+     where t.status = 'PENDING' and t.provider = :provider and t.type = :type
+       and (t.wake_at is null or t.wake_at <= now()) and t.deadline_at > now()
+)
+select id, version, type from able
+ where n + place <= cap
+ order by class, n + place, id
+ limit :room
+"""
+
+
+def next_in_line(uow: UnitOfWork, provider: str, kind: Kind, settings: Settings) -> Sequence[Row]:
+    """The waiting tasks that may start now on this provider: id, version, type; as many as there is room for.
+
+    The order of fairness.order. Only a hint for who is to be rung: the claim decides.
+    """
+    if provider not in settings.providers:
+        return []
+    counted = uow.one(
+        """select count(*) as total, count(*) filter (where type = :type) as of_type,
+                  count(*) filter (where provider = :provider) as of_provider
+             from tasks where status = 'RUNNING'""",
+        type=kind,
+        provider=provider,
+    )
+    assert counted is not None  # an aggregate always gives a row
+    room = Room(
+        total=counted["total"],
+        total_cap=settings.caps.total,
+        of_type=counted["of_type"],
+        type_cap=settings.caps.image if kind is Kind.IMAGE else settings.caps.video,
+        of_provider=counted["of_provider"],
+        provider_cap=settings.providers[provider].max_in_flight,
+    ).left()
+    if not room:
+        return []
+    return uow.all(
+        _NEXT, provider=provider, type=kind, room=room, user_cap=settings.users.running, ageing=AGEING_S
+    )
+
+
+def waiting_lines(uow: UnitOfWork) -> Sequence[Row]:
+    """Every (provider, type) that has a PENDING task."""
+    return uow.all("select distinct provider, type from tasks where status = 'PENDING'")
+
+
+# --- waves: one polling chain per provider and type, fenced by its row's version ---
+
+
+def claim_wave(uow: UnitOfWork, provider: str, kind: Kind, version: int, budget_s: float) -> int | None:
+    """Take the chain for one round: its new version, or None if this wake-up is stale.
+
+    `budget_s` is past the longest round: a wave later than that has lost its wake-up.
+    """
+    moved: int | None = uow.scalar(
+        """update waves set version = version + 1, updated_at = now(), wake_at = now() + make_interval(secs => :budget_s)
+            where provider = :provider and type = :type and version = :version returning version""",
+        provider=provider,
+        type=kind,
+        version=version,
+        budget_s=budget_s,
+    )
+    return moved
+
+
+def due(uow: UnitOfWork, provider: str, kind: Kind, *, everything: bool, limit: int) -> Sequence[Row]:
+    """RUNNING rows with a receipt that are to be asked about, longest overdue first, with `now`.
+
+    `everything`: also rows whose time has not come, for a vendor where one call answers for all. Rows that another
+    transaction is changing right now are passed over.
+    """
+    return uow.all(
+        """select t.*, now() as now from tasks t
+            where status = 'RUNNING' and provider = :provider and type = :type and stage = 'generating'
+              and (:everything or wake_at <= now() + interval '0.3 s')
+            order by wake_at limit :limit for update skip locked""",
+        provider=provider,
+        type=kind,
+        everything=everything,
+        limit=limit,
+    )
+
+
+def next_due_s(uow: UnitOfWork, provider: str, kind: Kind) -> float | None:
+    """Seconds until the next row of this chain is due, negative when overdue; None: nothing is generating."""
+    seconds: float | None = uow.scalar(
+        """select cast(extract(epoch from min(wake_at) - now()) as double precision) from tasks
+            where status = 'RUNNING' and provider = :provider and type = :type and stage = 'generating'""",
+        provider=provider,
+        type=kind,
+    )
+    return seconds
+
+
+def plan_wave(  # noqa: PLR0913  the chain's whole row
+    uow: UnitOfWork, provider: str, kind: Kind, version: int, *, wake_in_s: float | None, idle_rounds: int
+) -> int | None:
+    """Say when the chain's next round is (None: it sleeps). The version of that wake-up, or None if superseded."""
+    moved: int | None = uow.scalar(
+        """update waves set version = version + 1, updated_at = now(), idle_rounds = :idle_rounds,
+                  wake_at = now() + make_interval(secs => :wake_in_s)
+            where provider = :provider and type = :type and version = :version returning version""",
+        provider=provider,
+        type=kind,
+        version=version,
+        wake_in_s=wake_in_s,
+        idle_rounds=idle_rounds,
+    )
+    return moved
+
+
+def hurry_wave(uow: UnitOfWork, provider: str, kind: Kind, wake_in_s: float) -> int | None:
+    """Make sure the chain wakes within `wake_in_s` seconds. The version to ring, or None: it does already.
+
+    Starts a chain that sleeps or never ran, and pulls a later one forward (its old wake-up becomes stale).
+    """
+    planned = uow.one(
+        """select wake_at is not null and wake_at <= now() + make_interval(secs => :wake_in_s + 1) as soon
+             from waves where provider = :provider and type = :type""",
+        provider=provider,
+        type=kind,
+        wake_in_s=wake_in_s,
+    )
+    if planned is not None and planned["soon"]:
+        return None
+    moved: int | None = uow.scalar(
+        """insert into waves (provider, type, wake_at) values (:provider, :type, now() + make_interval(secs => :wake_in_s))
+           on conflict (provider, type) do update
+              set version = waves.version + 1, wake_at = excluded.wake_at, updated_at = now(), idle_rounds = 0
+            where waves.wake_at is null or waves.wake_at > now() + make_interval(secs => :wake_in_s + 1)
+           returning version""",
+        provider=provider,
+        type=kind,
+        wake_in_s=wake_in_s,
+    )
+    return moved
+
+
+# --- what the sweep looks for; each bounded, each passing over rows that are locked ---
+
+
+def try_sweep_lock(uow: UnitOfWork) -> bool:
+    """Whether this transaction is the one sweep of the moment; the lock ends with it."""
+    return bool(uow.scalar("select pg_try_advisory_xact_lock(:lock)", lock=_SWEEP_LOCK))
+
+
+def past_deadline(uow: UnitOfWork, limit: int) -> Sequence[Row]:
+    """Live rows whose deadline has come."""
+    return uow.all(
+        """select id, version, type, provider, receipt, upstream_call_count, stage from tasks
+            where status in ('PENDING', 'RUNNING') and deadline_at <= now()
+            order by deadline_at limit :limit for update skip locked""",
+        limit=limit,
+    )
+
+
+def overdue(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
+    """RUNNING rows whose wake-up must have been lost: `wake_at` is more than `grace_s` ago (or missing)."""
+    return uow.all(
+        """select id, version, type, provider, stage, receipt, rings, upstream_call_count,
+                  extract(epoch from now() - updated_at) as untouched_s from tasks
+            where status = 'RUNNING' and coalesce(wake_at, updated_at) < now() - make_interval(secs => :grace_s)
+              and deadline_at > now()
+            order by wake_at limit :limit for update skip locked""",
+        grace_s=grace_s,
+        limit=limit,
+    )
+
+
+def to_reconcile(uow: UnitOfWork, limit: int) -> Sequence[Row]:
+    """TIMEOUT rows about which the vendor is to be asked now."""
+    return uow.all(
+        """select id, version, type from tasks
+            where status = 'TIMEOUT' and wake_at <= now() and not certain
+            order by wake_at limit :limit for update skip locked""",
+        limit=limit,
+    )
+
+
+def lost_waves(uow: UnitOfWork, grace_s: int) -> Sequence[Row]:
+    """Chains that should be alive and are not: overdue, or asleep although something is generating."""
+    return uow.all(
+        """select distinct t.provider, t.type from tasks t left join waves w using (provider, type)
+            where t.status = 'RUNNING' and t.stage = 'generating'
+              and (w.wake_at is null or w.wake_at < now() - make_interval(secs => :grace_s))""",
+        grace_s=grace_s,
+    )
+
+
+def restart_wave(uow: UnitOfWork, provider: str, kind: Kind) -> int:
+    """Begin the chain anew, whatever its state; the version to ring. Any older wake-up of it becomes stale."""
+    version: int = uow.scalar(
+        """insert into waves (provider, type, wake_at) values (:provider, :type, now())
+           on conflict (provider, type) do update
+              set version = waves.version + 1, wake_at = now(), updated_at = now(), idle_rounds = 0
+           returning version""",
+        provider=provider,
+        type=kind,
+    )
+    return version
+
+
+def forget_expired_keys(uow: UnitOfWork, settings: Settings, limit: int) -> int:
+    """Take expired idempotency keys off ended tasks; how many. They were ignored from the moment they expired."""
+    result = uow.execute(
+        """update tasks set idempotency_key = null, fingerprint = null where id in (
+               select id from tasks
+                where idempotency_key is not null and finished_at is not null
+                  and finished_at < now() - case when status = 'SUCCESS' then make_interval(days => :days)
+                                                 else make_interval(hours => :hours) end
+                order by finished_at limit :limit for update skip locked)""",
+        days=settings.idempotency.success_days,
+        hours=settings.idempotency.ended_hours,
+        limit=limit,
+    )
+    return result.rowcount
+
+
+def mark(uow: UnitOfWork, name: str) -> None:
+    """Note that something periodic just ran."""
+    uow.execute(
+        "insert into marks (name) values (:name) on conflict (name) do update set at = now()",
+        name=name,
+    )

@@ -1,0 +1,406 @@
+"""Settings: the only reader of the environment and of weir.toml.
+
+`Settings.load(os.environ)` gives one frozen tree, validated as a whole: every error is reported at once, each naming
+the key, the value and the allowed range; an unknown key or an unknown variable with our prefix is an error with a
+suggestion. Secrets and addresses come from the environment (`WEIR_*`, vendors' own names such as
+`DASHSCOPE_API_KEY`), everything else from weir.toml. A file named by `WEIR_CONFIG` is laid over the shipped default
+value by value; its `[providers]`, `[models]` and `[presets.*]` tables, where present, replace the shipped ones whole.
+
+Nothing here is mutable and nothing here opens a connection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SHIPPED = Path(__file__).with_name("weir.toml")
+_WHOLE = frozenset({"providers", "models"})  # replaced as one table, never merged key by key
+
+
+class SettingsError(ValueError):
+    """The settings are not valid; the message lists every fault, one per line."""
+
+
+def _num(default: float, lo: float, hi: float, doc: str) -> typing.Any:  # noqa: ANN401  dataclass field idiom
+    return field(default=default, metadata={"min": lo, "max": hi, "doc": doc})
+
+
+def _text(default: str, doc: str, choices: tuple[str, ...] = ()) -> typing.Any:  # noqa: ANN401  same
+    return field(default=default, metadata={"choices": choices, "doc": doc})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """The web process."""
+
+    host: str = _text("127.0.0.1", "address the API listens on")
+    port: int = _num(8000, 1, 65535, "TCP port of the API")
+    processes: int = _num(1, 1, 64, "gunicorn worker processes")
+    threads: int = _num(16, 1, 256, "threads per process")
+    public_url: str = _text("", "base of absolute links, e.g. https://weir.example.com; empty: relative")
+    trusted_proxies: int = _num(0, 0, 10, "how many proxies in front set X-Forwarded-*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Slots of the Celery workers that the Procfile starts."""
+
+    slots: int = _num(16, 3, 4096, "threads in all: 75 % image, the rest video, one spare for any queue")
+
+    def shares(self) -> tuple[int, int, int]:
+        """Threads for (image, video, default): 16 gives (12, 3, 1); each at least 1."""
+        image = min(self.slots - 2, self.slots * 3 // 4)
+        return image, max(1, self.slots - image - 1), 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caps:
+    """Most tasks RUNNING at one moment; a slot is a RUNNING row."""
+
+    total: int = _num(20, 1, 1_000_000, "all providers together")
+    image: int = _num(15, 1, 1_000_000, "image tasks, all providers")
+    video: int = _num(5, 1, 1_000_000, "video tasks, all providers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserLimits:
+    """Defaults for one user; single users may be given others."""
+
+    running: int = _num(3, 1, 1_000_000, "tasks RUNNING at one moment")
+    active: int = _num(20, 1, 1_000_000, "tasks PENDING or RUNNING at one moment")
+    submits_per_minute: int = _num(60, 1, 1_000_000, "accepted or refused POST /v1/tasks a minute; replays are free")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """Seconds from acceptance to TIMEOUT; covers waiting, generating and fetching."""
+
+    image_s: int = _num(900, 5, 86_400, "default for images")
+    video_s: int = _num(1800, 5, 86_400, "default for videos")
+    max_s: int = _num(86_400, 5, 86_400, "largest `deadline_s` a caller may ask")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retries:
+    """Seconds-scale repeats; anything longer is a countdown in the row."""
+
+    reads: int = _num(3, 0, 10, "repeats of a failed query inside one call, before it counts as no news")
+    async_submit: int = _num(1, 0, 5, "repeats of a submit that was surely not sent, inside one call")
+    sync_submit: int = _num(2, 0, 5, "the same for synchronous vendors")
+    submit_attempts: int = _num(8, 1, 100, "claims of one task that the vendor surely did not accept, before FAILED")
+    fetch_attempts: int = _num(5, 1, 100, "tries to fetch a finished result, before FAILED result_unavailable")
+    reconcile_attempts: int = _num(5, 1, 100, "questions about a task after its TIMEOUT, the first after 60 s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollPlan:
+    """Seconds between two questions about one task: full-jitter exponential."""
+
+    min_s: float = _num(1.0, 0.1, 600, "shortest wait")
+    max_s: float = _num(15.0, 1, 3600, "longest wait")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polling:
+    """How a wave asks."""
+
+    image: PollPlan = field(default_factory=PollPlan)
+    video: PollPlan = field(default_factory=lambda: PollPlan(min_s=3.0, max_s=30.0))
+    tick_s: int = _num(1, 1, 30, "whole seconds between two list calls, where one call covers all")
+    batch: int = _num(500, 1, 5000, "rows of one round")
+    side_by_side: int = _num(8, 1, 64, "single queries at one moment within a round")
+    round_s: float = _num(10.0, 1, 60, "longest round; what is not asked by then waits for the next")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The periodic look at every live row."""
+
+    every_s: int = _num(15, 1, 300, "beat interval")
+    grace_s: int = _num(10, 1, 300, "how late a wake-up may be before it counts as lost")
+    stuck_s: int = _num(600, 10, 86_400, "untouched this long, though rung three times: TIMEOUT `stuck`")
+    batch: int = _num(500, 1, 5000, "rows of one kind handled per sweep")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Result bytes."""
+
+    url: str = _text("", "obstore URL (s3://bucket/prefix, gs://, az://); empty: folder `results` in the data folder")
+    link_s: int = _num(600, 10, 604_800, "lifetime of a signed link, seconds")
+    retention_days: int = _num(30, 1, 3650, "days until the bytes and their records are removed")
+    image_max_bytes: int = _num(64_000_000, 1024, 10**10, "largest image accepted from a vendor, bytes")
+    video_max_bytes: int = _num(2_000_000_000, 1024, 10**11, "largest video accepted from a vendor, bytes")
+    fetch_s: float = _num(120.0, 1, 3600, "time for one download in all, seconds")
+    allowed_networks: tuple[str, ...] = field(
+        default=("127.0.0.0/8",),
+        metadata={"doc": "private networks results may come from, besides the provider's own host"},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idempotency:
+    """How long a key is remembered."""
+
+    success_days: int = _num(30, 1, 3650, "after SUCCESS")
+    ended_hours: int = _num(24, 1, 87_600, "after FAILED, CANCELED or TIMEOUT")
+    live_hours: int = _num(48, 1, 87_600, "while the task lives")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderSettings:
+    """One configured way to a vendor: an adapter, an address, a key, limits."""
+
+    adapter: str = _text("", "which adapter speaks to it")
+    base_url: str = _text("", "address without the API version, e.g. https://dashscope.aliyuncs.com")
+    api_key_env: str = _text("", "name of the environment variable with the key")
+    max_in_flight: int = _num(5, 1, 1_000_000, "RUNNING tasks at one moment")
+    requests_per_minute: int = _num(600, 1, 10_000_000, "calls of any kind a minute")
+    connect_s: float = _num(4.0, 0.1, 60, "time-out of the connection, seconds")
+    submit_read_s: float = _num(36.0, 1, 3600, "time-out of a submit's answer: the vendor's promise x 1.2")
+    query_read_s: float = _num(12.0, 1, 600, "time-out of any other answer")
+    list_call: bool = field(default=True, metadata={"doc": "use the vendor's list call where it has one"})
+    resubmit: str = _text("never", "`safe`: bills only what it returns, the same reference may be sent again", ("never", "safe"))
+    result_hosts: tuple[str, ...] = field(
+        default=(), metadata={"doc": "hosts besides its own that results may come from without the public-address check"}
+    )
+    enabled: bool = field(default=True, metadata={"doc": "false: routes nothing new; running tasks go on"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One provider that can make a model."""
+
+    name: str = _text("", "a key of [providers]")
+    model: str = _text("", "the vendor's name of the model")
+    weight: int = _num(1, 1, 1000, "share among providers of the same place in the order")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """A model as callers name it."""
+
+    type: str = _text("image", "what it makes", ("image", "video"))
+    providers: tuple[Route, ...] = field(default=(), metadata={"doc": "in order of preference"})
+    price_micros: int = _num(0, 0, 10**12, "per image, or per second of video, in millionths of the currency")
+    currency: str = _text("USD", "ISO 4217 code")
+    default: bool = field(default=False, metadata={"doc": "used when a request of its type names no model"})
+    title: str = _text("", "one line for people")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What the environment gives: addresses and secrets. Its repr shows none of them."""
+
+    database_url: str = field(default="", repr=False)
+    redis_url: str = field(default="", repr=False)
+    broker_url: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+    data_dir: Path = Path("data")
+    log_level: str = "INFO"
+    vendor_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that can be set. Field names equal the keys of weir.toml; `env` is the environment's part."""
+
+    server: Server = field(default_factory=Server)
+    workers: Workers = field(default_factory=Workers)
+    caps: Caps = field(default_factory=Caps)
+    users: UserLimits = field(default_factory=UserLimits)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    retries: Retries = field(default_factory=Retries)
+    polling: Polling = field(default_factory=Polling)
+    sweep: Sweep = field(default_factory=Sweep)
+    results: Results = field(default_factory=Results)
+    idempotency: Idempotency = field(default_factory=Idempotency)
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
+    models: Mapping[str, ModelSettings] = field(default_factory=dict)
+    presets: Mapping[str, object] = field(default_factory=dict)
+    env: Environment = field(default_factory=Environment)
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str]) -> Settings:
+        """Settings from `environ` and the files it names.
+
+        Raises SettingsError listing every fault of both at once.
+        """
+        errors: list[str] = []
+        tables = _read(SHIPPED, errors)
+        config = environ.get("WEIR_CONFIG", "")
+        if config:
+            tables = _overlay(tables, _read(Path(config), errors))
+        settings = _build(cls, tables, "", errors)
+        assert isinstance(settings, Settings)
+        env = _environment(environ, settings.providers, errors)
+        errors += _cross_checks(settings)
+        if errors:
+            raise SettingsError("\n".join(errors))
+        return dataclasses.replace(settings, env=env)
+
+
+def _read(path: Path, errors: list[str]) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        errors.append(f"WEIR_CONFIG: cannot read {str(path)!r}: {exc.strerror}")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        errors.append(f"{path.name}: not valid TOML: {exc}")
+    return {}
+
+
+def _overlay(base: dict[str, object], top: Mapping[str, object], path: str = "") -> dict[str, object]:
+    """`top` laid over `base`; the tables in _WHOLE and each kind of preset are replaced, not merged."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        whole = (not path and key in _WHOLE) or path == "presets"
+        if isinstance(value, dict) and isinstance(below, dict) and not whole:
+            merged[key] = _overlay(below, value, key)
+        else:
+            merged[key] = value
+    return merged
+
+
+def suggest(word: str, known: typing.Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest known word, or the empty string."""
+    close = difflib.get_close_matches(word, sorted(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _build(cls: type, table: Mapping[str, object], path: str, errors: list[str]) -> object:
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.name != "env"}
+    values: dict[str, object] = {}
+    for key, value in table.items():
+        where = f"{path}.{key}" if path else key
+        if key not in fields:
+            errors.append(f"{where}: unknown key{suggest(key, fields)}")
+            continue
+        values[key] = _value(hints[key], value, where, errors, fields[key].metadata)
+    return cls(**values)
+
+
+def _value(hint: typing.Any, value: object, where: str, errors: list[str], meta: Mapping[str, object]) -> object:  # noqa: ANN401  a type
+    origin = typing.get_origin(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _table(hint, value, where, errors)
+    if origin is not None and issubclass(origin, Mapping):
+        inner = typing.get_args(hint)[1]
+        if not isinstance(value, dict):
+            errors.append(f"{where}: must be a table, is {value!r}")
+            return {}
+        if not dataclasses.is_dataclass(inner):
+            return value
+        return {k: _table(inner, v, f"{where}.{k}", errors) for k, v in value.items()}  # type: ignore[arg-type]
+    if origin is tuple:
+        inner = typing.get_args(hint)[0]
+        if not isinstance(value, list):
+            errors.append(f"{where}: must be a list, is {value!r}")
+            return ()
+        return tuple(_value(inner, v, f"{where}[{i}]", errors, {}) for i, v in enumerate(value))
+    return _scalar(hint, value, where, errors, meta)
+
+
+def _table(cls: type, value: object, where: str, errors: list[str]) -> object:
+    if not isinstance(value, dict):
+        errors.append(f"{where}: must be a table, is {value!r}")
+        return cls()
+    return _build(cls, value, where, errors)
+
+
+def _scalar(hint: type, value: object, where: str, errors: list[str], meta: Mapping[str, object]) -> object:
+    wanted: type | types.UnionType = int | float if hint is float else hint
+    if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
+        errors.append(f"{where}: must be {hint.__name__}, is {value!r}")
+        return value
+    lo, hi = meta.get("min"), meta.get("max")
+    if lo is not None and hi is not None and not lo <= value <= hi:  # type: ignore[operator]
+        errors.append(f"{where}: must be between {lo:,} and {hi:,}, is {value!r}")
+    choices = meta.get("choices") or ()
+    if choices and value not in choices:  # type: ignore[operator]
+        errors.append(f"{where}: must be one of {', '.join(choices)}, is {value!r}")  # type: ignore[arg-type]
+    return value
+
+
+def _cross_checks(settings: Settings) -> list[str]:
+    """Faults that only show when two values are seen together."""
+    faults = []
+    for name, model in settings.models.items():
+        if not model.providers:
+            faults.append(f"models.{name}.providers: names no provider")
+        faults += [
+            f"models.{name}.providers: unknown provider {route.name!r}{suggest(route.name, settings.providers)}"
+            for route in model.providers
+            if route.name not in settings.providers
+        ]
+    for kind in ("image", "video"):
+        defaults = [n for n, m in settings.models.items() if m.type == kind and m.default]
+        if len(defaults) > 1:
+            faults.append(f"models: more than one default for {kind}: {', '.join(defaults)}")
+    faults += [f"providers.{name}.base_url: is empty" for name, p in settings.providers.items() if not p.base_url]
+    return faults
+
+
+# Variables with our prefix. The last three belong to the command line and the Procfile, which read them through here.
+VARIABLES: Mapping[str, str] = {
+    "WEIR_CONFIG": "path of a weir.toml laid over the shipped default",
+    "WEIR_DATABASE_URL": "postgresql://user:password@host:port/database",
+    "WEIR_REDIS_URL": "redis://:password@host:port/0, for breaker, rates and counters",
+    "WEIR_BROKER_URL": "Celery's broker; default: WEIR_REDIS_URL",
+    "WEIR_SECRET": "32 or more random characters; signs links and cursors, keys the digests of API keys",
+    "WEIR_DATA": "folder for results and, with `weir up`, the embedded servers' data; default: data",
+    "WEIR_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR; default: INFO",
+    "WEIR_URL": "where the command line finds the API",
+    "WEIR_KEY": "the command line's API key",
+    "WEIR_FLOWER_AUTH": "user:password of the Flower dashboard",
+}
+_SECRETS = ("WEIR_DATABASE_URL", "WEIR_REDIS_URL", "WEIR_BROKER_URL", "WEIR_SECRET", "WEIR_KEY", "WEIR_FLOWER_AUTH")
+_MIN_SECRET = 32
+
+
+def _environment(
+    environ: Mapping[str, str], providers: Mapping[str, ProviderSettings], errors: list[str]
+) -> Environment:
+    known = set(VARIABLES) | {f"{name}_FILE" for name in _SECRETS} | {p.api_key_env for p in providers.values()}
+    for name in sorted(environ):
+        if name.startswith("WEIR_") and name not in known:
+            errors.append(f"{name}: unknown variable{suggest(name, known)}")
+    values = {name: _secret(environ, name, errors) for name in _SECRETS}
+    if values["WEIR_SECRET"] and len(values["WEIR_SECRET"]) < _MIN_SECRET:
+        errors.append(f"WEIR_SECRET: must be {_MIN_SECRET} characters or more, is {len(values['WEIR_SECRET'])}")
+    level = environ.get("WEIR_LOG_LEVEL", "INFO")
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        errors.append(f"WEIR_LOG_LEVEL: must be DEBUG, INFO, WARNING or ERROR, is {level!r}")
+    keys = {p.api_key_env: _secret(environ, p.api_key_env, errors) for p in providers.values() if p.api_key_env}
+    return Environment(
+        database_url=values["WEIR_DATABASE_URL"],
+        redis_url=values["WEIR_REDIS_URL"],
+        broker_url=values["WEIR_BROKER_URL"] or values["WEIR_REDIS_URL"],
+        secret=values["WEIR_SECRET"],
+        data_dir=Path(environ.get("WEIR_DATA", "data")),
+        log_level=level,
+        vendor_keys={name: key for name, key in keys.items() if key},
+    )
+
+
+def _secret(environ: Mapping[str, str], name: str, errors: list[str]) -> str:
+    """The variable, or the content of the file that NAME_FILE names, without its final newline."""
+    if environ.get(name):
+        return environ[name]
+    path = environ.get(f"{name}_FILE", "")
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        errors.append(f"{name}_FILE: cannot read {path!r}: {exc}")
+        return ""
