@@ -49,9 +49,12 @@ def claim(uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s
     Commit before the upstream call. `budget_s` is past every time-out of that call: only then may the sweep ask what
     became of it. `upstream_call_count` is raised here and taken back when the vendor surely did not accept.
     """
-    uow.execute("select pg_advisory_xact_lock(:lock)", lock=_CLAIM_LOCK)
+    _lock_claims(uow)
     row = uow.one(_COUNTED, id=id_, version=version)
-    if row is None or row["provider"] not in settings.providers or not _room(row, settings).admits():
+    if row is None or row["provider"] not in settings.providers:
+        return None
+    if not _room(row, settings).admits():
+        uow.execute("update tasks set rung_at = null where id = :id and version = :version", id=id_, version=version)
         return None
     change = Change(
         reason=Reason.CLAIMED,
@@ -66,6 +69,10 @@ def claim(uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s
     )
     moved = store.apply(uow, id_, version, change)
     return None if moved is None else Claimed(row=row, version=moved)
+
+
+def _lock_claims(uow: UnitOfWork) -> None:
+    uow.execute("select pg_advisory_xact_lock(:lock)", lock=_CLAIM_LOCK)
 
 
 def _room(row: Row, settings: Settings) -> Room:
@@ -94,21 +101,26 @@ with running as (
       from tasks t join users u on u.id = t.user_id left join running r on r.user_id = t.user_id
      where t.status = 'PENDING' and t.provider = :provider and t.type = :type
        and (t.wake_at is null or t.wake_at <= now()) and t.deadline_at > now()
+       and (t.rung_at is null or t.rung_at < now() - make_interval(secs => :grace_s))
+), chosen as (
+    select id, class, n + place as load from able where n + place <= cap order by class, n + place, id limit :room
+), rung as (
+    update tasks t set rung_at = now() from chosen c where t.id = c.id and t.status = 'PENDING'
+    returning t.id, t.version, t.priority, c.class, c.load
 )
-select id, version, type from able
- where n + place <= cap
- order by class, n + place, id
- limit :room
+select id, version, priority from rung order by class, load, id
 """
 
 
 def next_in_line(uow: UnitOfWork, provider: str, kind: Kind, settings: Settings) -> Sequence[Row]:
-    """The waiting tasks that may start now on this provider: id, version, type; as many as there is room for.
+    """The waiting tasks that are to be rung now: id, version, priority; as many as there is room for.
 
-    The order of fairness.order. Only a hint for who is to be rung: the claim decides.
+    The order of fairness.order. Notes that they are rung, so that nobody else rings them within the sweep's grace;
+    taken under the claim's lock, so that a claim which finds no room is either seen here or sees the room itself.
     """
     if provider not in settings.providers:
         return []
+    _lock_claims(uow)
     counted = uow.one(
         """select count(*) as total, count(*) filter (where type = :type) as of_type,
                   count(*) filter (where provider = :provider) as of_provider
@@ -128,7 +140,13 @@ def next_in_line(uow: UnitOfWork, provider: str, kind: Kind, settings: Settings)
     if not room:
         return []
     return uow.all(
-        _NEXT, provider=provider, type=kind, room=room, user_cap=settings.users.running, ageing=AGEING_S
+        _NEXT,
+        provider=provider,
+        type=kind,
+        room=room,
+        user_cap=settings.users.running,
+        ageing=AGEING_S,
+        grace_s=settings.sweep.grace_s,
     )
 
 

@@ -54,6 +54,7 @@ with wanted as (
         version = t.version + 1,
         updated_at = now(),
         wake_at = now() + make_interval(secs => w.wake_in_s),
+        rung_at = case when w.goal = 'PENDING' then now() + make_interval(secs => w.wake_in_s) end,
         claimed_at = case when w.reason = 'claimed' then now() else t.claimed_at end,
         started_at = case when w.reason = 'claimed' then coalesce(t.started_at, now())
                           when w.reason = 'restarted' then null else t.started_at end,
@@ -171,9 +172,9 @@ _INSERT_COLUMNS = (
 )  # fmt: skip
 _INSERT = f"""
 with fresh as (
-    insert into tasks ({", ".join(_INSERT_COLUMNS)}, status, version, wake_at, deadline_at)
+    insert into tasks ({", ".join(_INSERT_COLUMNS)}, status, version, wake_at, rung_at, deadline_at)
     values ({", ".join(f"cast(:{c} as jsonb)" if c in _JSON_COLUMNS else f":{c}" for c in _INSERT_COLUMNS)},
-            'PENDING', 1, now(), now() + make_interval(secs => :deadline_s))
+            'PENDING', 1, now(), now(), now() + make_interval(secs => :deadline_s))
     on conflict on constraint tasks_idempotency_key do nothing
     returning id
 ), told as (
@@ -210,6 +211,16 @@ def request_cancel(uow: UnitOfWork, id_: UUID) -> None:
 def forget_key(uow: UnitOfWork, id_: UUID) -> None:
     """Take an expired idempotency key off its task, so that a new task may carry it."""
     uow.execute("update tasks set idempotency_key = null, fingerprint = null where id = :id", id=id_)
+
+
+def adopt_receipt(uow: UnitOfWork, id_: UUID, attempt: int, receipt: str) -> None:
+    """Keep the receipt of a job that was accepted after its task had ended, so that the vendor can be asked later."""
+    uow.execute(
+        "update tasks set receipt = :receipt where id = :id and attempt = :attempt and receipt is null",
+        id=id_,
+        attempt=attempt,
+        receipt=receipt,
+    )
 
 
 _ASSET = """

@@ -105,6 +105,7 @@ tasks = Table(
     Column("currency", Text, nullable=False, server_default="USD"),
     # where it stands
     Column("wake_at", _at, doc="when it is next looked at; null: nobody needs to"),
+    Column("rung_at", _at, doc="PENDING: when its wake-up was last sent; null: found no room, ring again"),
     Column("deadline_at", _at, nullable=False),
     Column("cancel_requested_at", _at, doc="set without raising version"),
     Column("rings", SmallInteger, nullable=False, server_default="0", doc="times rung in a row without a move"),

@@ -87,6 +87,7 @@ CREATE TABLE tasks (
     price_micros BIGINT DEFAULT '0' NOT NULL,
     currency TEXT DEFAULT 'USD' NOT NULL,
     wake_at TIMESTAMP WITH TIME ZONE,
+    rung_at TIMESTAMP WITH TIME ZONE,
     deadline_at TIMESTAMP WITH TIME ZONE NOT NULL,
     cancel_requested_at TIMESTAMP WITH TIME ZONE,
     rings SMALLINT DEFAULT '0' NOT NULL,
