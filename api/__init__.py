@@ -1,0 +1,1 @@
+"""HTTP in: the Flask application, and the command line."""
