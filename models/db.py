@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Engine, TextClause, create_engine, exc, text
 from sqlalchemy.engine import Connection, CursorResult, make_url
@@ -43,11 +43,11 @@ class UnitOfWork:
 
     def one(self, sql: str, /, **values: object) -> Row | None:
         """The first row as a mapping, or None."""
-        return self.execute(sql, **values).mappings().first()
+        return cast("Row | None", self.execute(sql, **values).mappings().first())
 
     def all(self, sql: str, /, **values: object) -> Sequence[Row]:
         """Every row as a mapping."""
-        return self.execute(sql, **values).mappings().all()
+        return cast("Sequence[Row]", self.execute(sql, **values).mappings().all())
 
     def scalar(self, sql: str, /, **values: object) -> Any:  # noqa: ANN401  whatever the column holds
         """The first column of the first row, or None."""

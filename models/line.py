@@ -174,6 +174,14 @@ def claim_wave(uow: UnitOfWork, provider: str, kind: Kind, version: int, budget_
     return moved
 
 
+def idle_rounds(uow: UnitOfWork, provider: str, kind: Kind) -> int:
+    """Rounds in a row in which nothing ended."""
+    rounds = uow.scalar(
+        "select idle_rounds from waves where provider = :provider and type = :type", provider=provider, type=kind
+    )
+    return int(rounds or 0)
+
+
 def due(uow: UnitOfWork, provider: str, kind: Kind, *, everything: bool, limit: int) -> Sequence[Row]:
     """RUNNING rows with a receipt that are to be asked about, longest overdue first, with `now`.
 
@@ -278,12 +286,19 @@ def overdue(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
     )
 
 
-def to_reconcile(uow: UnitOfWork, limit: int) -> Sequence[Row]:
-    """TIMEOUT rows about which the vendor is to be asked now."""
+def to_reconcile(uow: UnitOfWork, tries: int, limit: int) -> Sequence[Row]:
+    """TIMEOUT rows about which the vendor is to be asked now. Each is given its next time here: 2, 4, 8 ... minutes.
+
+    After `tries` questions there is no next time.
+    """
     return uow.all(
-        """select id, version, type from tasks
-            where status = 'TIMEOUT' and wake_at <= now() and not certain
-            order by wake_at limit :limit for update skip locked""",
+        """update tasks t set reconcile_tries = t.reconcile_tries + 1,
+                  wake_at = case when t.reconcile_tries + 1 < :tries
+                                 then now() + make_interval(mins => cast(power(2, t.reconcile_tries + 1) as int)) end
+             from (select id from tasks where status = 'TIMEOUT' and wake_at <= now() and not certain
+                    order by wake_at limit :limit for update skip locked) due
+            where t.id = due.id returning t.id, t.version, t.type""",
+        tries=tries,
         limit=limit,
     )
 

@@ -1,0 +1,215 @@
+"""Fetch: bring the bytes home. A stage of its own, retried by itself, that never generates again.
+
+Each output is streamed to a temporary file, measured, and stored under a key made of task id and place, so that a
+second run writes the same object. SUCCESS is committed only when the bytes are in our storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from models import backoff, ids, pricing, store
+from models.db import Row
+from models.failures import FAILURES, FailureKind
+from models.fields import Kind
+from models.lifecycle import Change, Error, Finished, Missing, Output, Reason, Stage, Status
+from providers.calls import recorded, within
+from providers.port import Call, ProviderError
+from providers.storage import StorageError, result_key
+from tasks import bell, moves
+from tasks.runtime import Runtime
+
+_RETRY = backoff.Policy(min_s=1.0, max_s=30.0)
+_MARGIN_S = 10.0
+_NO_DEADLINE_S = 86_400.0  # a late result has none; the download's own limit holds
+_HELD = "held:"  # an output whose bytes came with the answer and wait in our own storage
+
+Item = dict[str, object]  # one entry of upstream_outputs: {"url", "seed"} and, once stored, {"stored": {...}}
+
+
+def begin(rt: Runtime, row: Row, finished: Finished, receipt: str | None = None) -> Change:
+    """The change that says: the vendor is done, these outputs are to be fetched.
+
+    Bytes that came with the answer are put into storage first, so that they are as durable as a link.
+    """
+    items: list[Item] = []
+    for n, output in enumerate(finished.outputs):
+        url = output.url
+        if output.content is not None:
+            url = _HELD + f"held/{ids.encode('task', row['id'])}/{row['attempt']}.{n}"
+            rt.storage.put_bytes(url.removeprefix(_HELD), output.content, "application/octet-stream")
+        items.append({"url": url, "seed": output.seed})
+    fields: dict[str, object] = {
+        "stage": Stage.FETCHING,
+        "upstream_outputs": items,
+        "missing": [_missing_wire(m) for m in finished.missing],
+        "upstream_usage": dict(finished.usage),
+        "failed_polls": 0,
+        "lost_polls": 0,
+        "empty_polls": 0,
+        "rings": 0,
+        "fetch_tries": 0,
+    }
+    if receipt is not None:
+        fields["receipt"] = receipt
+    return Change(
+        reason=Reason.OBSERVED,
+        to=Status.RUNNING,
+        fields=fields,
+        wake_in_s=_budget_s(rt, len(items)),
+        detail={"outputs": len(items), "missing": len(finished.missing)},
+    )
+
+
+def _missing_wire(missing: Missing) -> dict[str, object]:
+    return {
+        "code": missing.kind,
+        "message": missing.message or FAILURES[missing.kind].message,
+        "upstream_code": missing.upstream_code,
+    }
+
+
+def _budget_s(rt: Runtime, outputs: int) -> float:
+    return rt.settings.results.fetch_s * max(1, outputs) + _MARGIN_S
+
+
+def fetch(rt: Runtime, id_: UUID, version: int) -> None:
+    """Fetch what a finished task has upstream, and end it; or say when it is tried again."""
+    with rt.db.unit_of_work() as uow:
+        row = store.get(uow, id_)
+    if row is None or row["version"] != version or row["stage"] != Stage.FETCHING:
+        return
+    kind = Kind(row["type"])
+    with recorded() as calls:
+        items, error = bring(rt, row, row["upstream_outputs"])
+    if error is not None and FAILURES[error.kind].retryable and row["fetch_tries"] + 1 < rt.settings.retries.fetch_attempts:
+        wait_s = backoff.countdown(row["fetch_tries"], _RETRY, rt.jitter())
+        moved = moves.apply(rt, row, version, _later(rt, row, items, error, wait_s), calls)
+        if moved is not None:
+            bell.ring(kind, "fetch", id_, moved, wait_s)
+        return
+    change = ending(row, items, error, reason=Reason.FINISHED)
+    if finish(rt, row, change, items, calls) is not None:
+        moves.wake_next(rt, row["provider"], kind)
+
+
+def _later(rt: Runtime, row: Row, items: Sequence[Item], error: Error, wait_s: float) -> Change:
+    return Change(
+        reason=Reason.OBSERVED,
+        to=Status.RUNNING,
+        fields={
+            "stage": Stage.FETCHING,
+            "upstream_outputs": list(items),
+            "fetch_tries": row["fetch_tries"] + 1,
+            "last_error": error.message or FAILURES[error.kind].message,
+            "rings": 0,
+        },
+        wake_in_s=wait_s + _budget_s(rt, len(items)),
+        detail={"code": error.kind, "wait_s": round(wait_s, 1)},
+    )
+
+
+def bring(rt: Runtime, row: Row, items: Sequence[Item]) -> tuple[list[Item], Error | None]:
+    """Fetch each output that is not stored yet; the entries as they stand now, and the last error if any failed."""
+    brought: list[Item] = []
+    error: Error | None = None
+    for n, item in enumerate(items):
+        if "stored" in item:
+            brought.append(item)
+            continue
+        try:
+            stored = _bring_one(rt, row, n, str(item["url"]))
+        except ProviderError as exc:
+            error = exc.error()
+            brought.append({**item, "error": _missing_wire(Missing(kind=exc.kind, message=str(exc)))})
+        else:
+            brought.append({"url": item["url"], "seed": item["seed"], "stored": stored})
+    return brought, error
+
+
+def _bring_one(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
+    kind = Kind(row["type"])
+    output = Output(url=url)
+    if url.startswith(_HELD):
+        output = Output(content=b"".join(rt.storage.open(url.removeprefix(_HELD)).chunks))
+    left_s = (row["deadline_at"] - row["now"]).total_seconds() if row["status"] == Status.RUNNING else _NO_DEADLINE_S
+    with within(left_s), rt.downloads.fetched(rt.settings.providers[row["provider"]], output, kind) as got:
+        key = result_key(ids.encode("task", row["id"]), n, got.media.extension, row["created_at"])
+        try:
+            rt.storage.put_file(key, got.file, got.media.media_type)
+        except StorageError as exc:  # ours, not the vendor's: worth another try
+            raise ProviderError(FailureKind.RESULT_UNAVAILABLE, "The result could not be stored.") from exc
+        return {
+            "key": key,
+            "media_type": got.media.media_type,
+            "width": got.media.width,
+            "height": got.media.height,
+            "duration_s": got.media.duration_s,
+            "bytes": got.bytes,
+            "sha256": got.sha256,
+        }
+
+
+def ending(row: Row, items: Sequence[Item], error: Error | None, *, reason: Reason) -> Change:
+    """SUCCESS with what is stored, partial where something is missing; FAILED when nothing is. Pure."""
+    outputs = [_output(row, item) for item in items if "stored" in item]
+    missing = [*row["missing"], *(item["error"] for item in items if "stored" not in item)]
+    if not outputs:
+        lost = error or Error(kind=FailureKind.RESULT_MISSING)
+        change = moves.failed(lost, reason=Reason.REFUSED if reason is Reason.FINISHED else reason)
+        return Change(**{**vars(change), "fields": {**change.fields, "upstream_outputs": None}})
+    kind, effective = Kind(row["type"]), row["effective"]
+    asked = effective.get("image_count", 1) if kind is Kind.IMAGE else 1
+    return Change(
+        reason=reason,
+        to=Status.SUCCESS,
+        fields={
+            "outputs": [{"n": n, **output} for n, output in enumerate(outputs)],
+            "missing": missing,
+            "partial": bool(missing) or len(outputs) < asked,
+            "cost_micros": pricing.cost_micros(kind, effective, row["price_micros"], len(outputs)),
+            "certain": True,
+            "risk": False,
+            "progress": None,
+            "upstream_outputs": None,
+            "error_code": None,
+            "error_message": None,
+            "upstream_code": None,
+        },
+        detail={"outputs": len(outputs), "missing": len(missing)},
+    )
+
+
+def _output(row: Row, item: Item) -> dict[str, object]:
+    stored = item["stored"]
+    assert isinstance(stored, dict)  # written by _bring_one
+    seed = item["seed"] if item["seed"] is not None else row["effective"].get("seed")
+    return {**{k: v for k, v in stored.items() if k != "key"}, "seed": seed, "key": stored["key"]}
+
+
+def finish(rt: Runtime, row: Row, change: Change, items: Sequence[Item], calls: Sequence[Call]) -> int | None:
+    """Write an ending with the records of its files, in one transaction; None when someone else ended it first."""
+    stored = [item["stored"] for item in items if "stored" in item]
+    left_s = max(30.0, (row["deadline_at"] - row["now"]).total_seconds())
+
+    def write() -> int | None:
+        with rt.db.unit_of_work() as uow:
+            moved = store.apply(uow, row["id"], row["version"], change)
+            if moved is not None and change.to is Status.SUCCESS:
+                store.record_assets(uow, [_asset(rt, row, n, s) for n, s in enumerate(stored)])  # type: ignore[arg-type]
+            moves.record(uow, row, calls)
+        return moved
+
+    return rt.persist(write, left_s)
+
+
+def _asset(rt: Runtime, row: Row, n: int, stored: Item) -> dict[str, object]:
+    return {
+        **{k: stored[k] for k in ("key", "media_type", "bytes", "width", "height", "duration_s")},
+        "task_id": row["id"],
+        "n": n,
+        "attempt": row["attempt"],
+        "sha256": bytes.fromhex(str(stored["sha256"])),
+        "retention_days": rt.settings.results.retention_days,
+    }

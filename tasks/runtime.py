@@ -1,0 +1,87 @@
+"""What a process needs to work: settings, connections, providers, storage. Built once per process, after the fork."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from models import backoff
+from models.db import TRANSIENT, Database
+from models.fields import Kind
+from models.settings import Settings
+from providers import catalogue
+from providers.fetch import Downloads
+from providers.port import Provider
+from providers.storage import Storage
+
+log = logging.getLogger("weir.runtime")
+
+T = TypeVar("T")
+
+_PERSIST = backoff.Policy(min_s=0.2, max_s=3.0)  # between two tries of a write that must not be lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """The hands of a worker. Everything is thread-safe."""
+
+    settings: Settings
+    db: Database
+    providers: dict[str, Provider]
+    storage: Storage
+    downloads: Downloads
+    jitter: Callable[[], float] = field(default=random.random)
+
+    def policy(self, kind: Kind) -> backoff.Policy:
+        """The poll plan of a type."""
+        plan = self.settings.polling.image if kind is Kind.IMAGE else self.settings.polling.video
+        return backoff.Policy(min_s=plan.min_s, max_s=plan.max_s)
+
+    def persist(self, write: Callable[[], T], within_s: float) -> T:
+        """`write()`, repeated while the database is away, for at most `within_s` seconds; then its error.
+
+        For what exists nowhere else: a vendor's receipt or verdict. `write` must be safe to repeat, since a
+        connection that is cut inside COMMIT leaves it open whether it was done.
+        """
+        until = time.monotonic() + within_s
+        tries = 0
+        while True:
+            try:
+                return write()
+            except TRANSIENT as exc:
+                wait = backoff.countdown(tries, _PERSIST, self.jitter())
+                if time.monotonic() + wait > until:
+                    raise
+                log.warning("the database is away (%s); the answer is kept and written again", type(exc).__name__)
+                tries += 1
+                time.sleep(wait)
+
+
+_lock = threading.Lock()
+_built: tuple[int, Runtime] | None = None
+
+
+def build(settings: Settings, *, pool: int = 8) -> Runtime:
+    """A runtime of its own; `pool` is the most database connections."""
+    return Runtime(
+        settings=settings,
+        db=Database(settings.env.database_url, pool=pool, wait_s=10.0),
+        providers=dict(catalogue(settings)),
+        storage=Storage(settings.results.url, settings.env.data_dir),
+        downloads=Downloads(settings.results, settings.env.data_dir),
+    )
+
+
+def runtime() -> Runtime:
+    """This process's runtime, built at the first call and again in a forked child."""
+    global _built  # noqa: PLW0603  one per process, and a process is what this is about
+    with _lock:
+        if _built is None or _built[0] != os.getpid():
+            _built = (os.getpid(), build(Settings.load(os.environ)))
+        return _built[1]

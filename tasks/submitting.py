@@ -1,0 +1,188 @@
+"""Submit: claim, commit, call, commit. And finding out what became of a call whose verdict was lost.
+
+The claim is durable before the vendor hears of the task, so that a crash leaves a row which says "may have been
+sent" and is never sent again blindly. No transaction is open during a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from models import backoff, line, store
+from models.db import Row
+from models.failures import FAILURES, FailureKind
+from models.fields import Kind
+from models.lifecycle import Change, Error, Reason, Stage, Status
+from models.settings import Retries
+from providers.calls import recorded
+from providers.port import Accepted, Call, FindAnswer, NotAccepted, Outcome, Provider, Refused, Uncertain
+from tasks import bell, fetching, moves
+from tasks.runtime import Runtime
+
+_MARGIN_S = 10.0  # on top of a call's own time-outs: scheduling, the commit, a slow thread
+
+
+def submit(rt: Runtime, id_: UUID, version: int) -> None:
+    """Submit one waiting task if its version is current and there is room; else do nothing."""
+    with rt.db.unit_of_work() as uow:
+        waiting = store.get(uow, id_)
+    if waiting is None or waiting["version"] != version:
+        return
+    with rt.db.unit_of_work() as uow:
+        claimed = line.claim(uow, id_, version, rt.settings, budget_s(rt, waiting["provider"]))
+    if claimed is None:
+        return
+    row, provider = claimed.row, rt.providers[claimed.row["provider"]]
+    with recorded() as calls:
+        outcome = provider.submit(moves.job_of({**row, "claimed_at": row["now"]}))
+        if isinstance(outcome, Uncertain):
+            outcome = ask(rt, provider, row, outcome)
+    settle(rt, row, claimed.version, outcome, calls)
+
+
+def budget_s(rt: Runtime, provider: str) -> float:
+    """Seconds past which the submit call and its repeats are surely over."""
+    conf = rt.settings.providers.get(provider)
+    if conf is None:
+        return _MARGIN_S
+    repeats = 1 + max(rt.settings.retries.async_submit, rt.settings.retries.sync_submit)
+    return repeats * (conf.connect_s + backoff.RETRY_CAP_S) + conf.submit_read_s + conf.query_read_s + _MARGIN_S
+
+
+def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome:
+    """What became of a submit without a verdict: ask by our own id; repeat only where that cannot buy twice."""
+    if provider.capabilities.find:
+        answer = provider.find(moves.job_of(row))
+        if not isinstance(answer, FindAnswer):
+            return Accepted(receipt=answer)
+        if answer is FindAnswer.ABSENT:
+            return NotAccepted(error=Error(kind=FailureKind.NOT_SENT, message="The provider does not have the task."))
+    conf = rt.settings.providers[row["provider"]]
+    if provider.capabilities.honours_reference or conf.resubmit == "safe":
+        return NotAccepted(error=doubt.error)
+    return doubt
+
+
+def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequence[Call]) -> None:
+    """Write what a submit came to, whatever it takes until the deadline, then see to what follows."""
+    kind = Kind(row["type"])
+    change = outcome_change(row, outcome, rt.settings.retries, rt.jitter())
+    if isinstance(outcome, Accepted) and outcome.finished is not None:
+        change = fetching.begin(rt, row, outcome.finished, receipt=outcome.receipt)
+    left_s = max(30.0, (row["deadline_at"] - row["now"]).total_seconds())
+    moved = rt.persist(lambda: _write(rt, row, version, change, outcome, calls), left_s)
+    if moved is None:
+        return
+    if change.to is Status.RUNNING and change.fields["stage"] == Stage.FETCHING:
+        bell.ring(kind, "fetch", row["id"], moved)
+    elif change.to is Status.RUNNING:
+        moves.hurry_wave(rt, row["provider"], kind, change.wake_in_s or 0)
+        _pass_on_cancel(rt, row)
+    else:
+        if change.to is Status.PENDING:
+            bell.ring(kind, "submit", row["id"], moved, change.wake_in_s or 0, row["priority"])
+        moves.wake_next(rt, row["provider"], kind)
+
+
+def _write(
+    rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome, calls: Sequence[Call]
+) -> int | None:
+    """Commit the outcome; the new version, or None when the row has ended meanwhile.
+
+    Safe to repeat: a receipt that is in the row already was written by an earlier try whose COMMIT was cut.
+    """
+    with rt.db.unit_of_work() as uow:
+        moved = store.apply(uow, row["id"], version, change)
+        if moved is not None:
+            moves.record(uow, row, calls)
+            return moved
+        there = store.get(uow, row["id"])
+        if there is None or not isinstance(outcome, Accepted):
+            return None
+        if there["receipt"] == outcome.receipt:
+            return int(there["version"])
+        # The row ended while the vendor was accepting. Keep the receipt, so that the vendor is asked later.
+        moves.record(uow, row, calls)
+        store.adopt_receipt(uow, row["id"], row["attempt"], outcome.receipt)
+        store.note_late(uow, row["id"], {"what": "accepted by the vendor after the end", "receipt": outcome.receipt})
+    return None
+
+
+def outcome_change(row: Row, outcome: Outcome, retries: Retries, jitter: float) -> Change:
+    """The transition that one submit outcome means. Pure."""
+    sent_before = row["upstream_call_count"]  # the claim raised it by one; taken back where nothing was taken
+    match outcome:
+        case Accepted():
+            return Change(
+                reason=Reason.OBSERVED,
+                to=Status.RUNNING,
+                fields={"stage": Stage.GENERATING, "receipt": outcome.receipt, "submit_tries": 0, "risk": False},
+                wake_in_s=backoff.base(0, _first(row)) * (0.5 + jitter / 2),
+                detail={"request_id": outcome.request_id},
+            )
+        case Refused():
+            return moves.failed(outcome.error, calls=sent_before)
+        case NotAccepted():
+            return _again(row, outcome, retries, jitter, sent_before)
+        case Uncertain():
+            return moves.failed(_unconfirmed(outcome.error))
+
+
+def _first(row: Row) -> backoff.Policy:
+    return backoff.IMAGE if row["type"] == Kind.IMAGE else backoff.VIDEO
+
+
+def _unconfirmed(error: Error) -> Error:
+    return Error(
+        kind=FailureKind.SUBMIT_UNCONFIRMED,
+        message=f"It is not known whether the provider took the task ({error.kind}); it was not sent again.",
+        upstream_code=error.upstream_code,
+    )
+
+
+def _again(row: Row, outcome: NotAccepted, retries: Retries, jitter: float, sent_before: int) -> Change:
+    """Back to the line, or the end when it was tried often enough. A 429 spends no try: waiting is not failing.
+
+    `maybe`: the vendor may have it after all and honours the reference; the count stays raised and the row is a risk.
+    """
+    error = outcome.error
+    maybe = not FAILURES[error.kind].certain
+    spent = row["submit_tries"] + (error.kind is not FailureKind.RATE_LIMITED)
+    if spent >= retries.submit_attempts:
+        return moves.failed(_unconfirmed(error)) if maybe else moves.failed(error, calls=sent_before)
+    wait_s = backoff.submit_delay(row["submit_tries"], jitter, outcome.retry_after_s)
+    return Change(
+        reason=Reason.NOT_ACCEPTED,
+        to=Status.PENDING,
+        fields={
+            "submit_tries": spent,
+            "upstream_call_count": sent_before + maybe,
+            "risk": maybe,
+            "last_error": error.message,
+        },
+        wake_in_s=wait_s,
+        detail={"code": error.kind, "wait_s": round(wait_s, 1)},
+    )
+
+
+def _pass_on_cancel(rt: Runtime, row: Row) -> None:
+    """A cancel that was asked for while there was no receipt is asked of the vendor now."""
+    with rt.db.unit_of_work() as uow:
+        there = store.get(uow, row["id"])
+    if there is not None and there["cancel_requested_at"] is not None:
+        bell.ring(row["type"], "cancel", row["id"], there["version"])
+
+
+def find_lost(rt: Runtime, row: Row) -> None:
+    """Resolve a RUNNING row whose submit left no verdict (a crash between claim and receipt)."""
+    provider = rt.providers.get(row["provider"])
+    doubt = Uncertain(error=Error(kind=FailureKind.UNREADABLE, message="The answer was lost."))
+    if provider is None:
+        settle(rt, row, row["version"], doubt, ())
+        return  # the count stays raised: nobody can ask
+    with recorded() as calls:
+        outcome = ask(rt, provider, row, doubt)
+    # the claim raised the count; settle counts from before the claim, as submit does
+    settle(rt, {**row, "upstream_call_count": row["upstream_call_count"] - 1}, row["version"], outcome, calls)
+

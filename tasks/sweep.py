@@ -1,0 +1,113 @@
+"""The sweep: beat's one Celery task. Ends what is past its time, rings for what nobody serves, forgets what expired.
+
+Safe when doubled (an advisory lock lets one run at a time, and every change is guarded), bounded per run, and it
+passes over rows that somebody is changing right now. What it rings is rung after the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from models import line, store
+from models.db import Row, UnitOfWork
+from models.failures import FailureKind
+from models.fields import Kind
+from models.lifecycle import Change, Error, Reason, Stage, Status
+from tasks import app, bell, moves
+from tasks.runtime import Runtime, runtime
+
+log = logging.getLogger("weir.sweep")
+
+RINGS = 3  # times a row is rung before it may count as stuck
+Ring = Callable[[], None]
+
+
+@app.task(name="sweep")
+def sweep() -> None:
+    """One sweep, unless one is running."""
+    done = sweep_once(runtime())
+    if done:
+        log.info("sweep: %s", ", ".join(f"{what} {n}" for what, n in sorted(done.items())))
+
+
+def sweep_once(rt: Runtime) -> Counter[str]:
+    """How many of each thing were done; empty when there was nothing to do or another sweep is running."""
+    done: Counter[str] = Counter()
+    rings: list[Ring] = []
+    with rt.db.unit_of_work() as uow:
+        if not line.try_sweep_lock(uow):
+            return done
+        line.mark(uow, "sweep")
+        _expire(rt, uow, done)
+        _rewake(rt, uow, done, rings)
+        _restart_waves(rt, uow, done, rings)
+        _reconcile(rt, uow, done, rings)
+        done["keys_forgotten"] += line.forget_expired_keys(uow, rt.settings, rt.settings.sweep.batch)
+        waiting = line.waiting_lines(uow)
+    for ring in rings:
+        ring()
+    for row in waiting:
+        moves.wake_next(rt, row["provider"], Kind(row["type"]))
+    return +done
+
+
+def _expire(rt: Runtime, uow: UnitOfWork, done: Counter[str]) -> None:
+    """Past the deadline -> TIMEOUT. A freed slot is given on by the ring of the waiting line at the end."""
+    late = line.past_deadline(uow, rt.settings.sweep.batch)
+    error = Error(kind=FailureKind.DEADLINE)
+    done["timed_out"] += len(_apply(uow, late, lambda row: moves.timed_out(row, error, Reason.DEADLINE)))
+
+
+
+def _apply(uow: UnitOfWork, rows: Sequence[Row], change: Callable[[Row], Change]) -> dict[object, int]:
+    moved = store.apply_all(uow, [store.Proposal(id=r["id"], version=r["version"], change=change(r)) for r in rows])
+    return dict(moved.items())
+
+
+def _rewake(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
+    """RUNNING rows whose wake-up was lost: ring again, or give up on one that did not move though rung three times."""
+    conf = rt.settings.sweep
+    rows = line.overdue(uow, conf.grace_s, conf.batch)
+    stuck = [r for r in rows if r["rings"] >= RINGS and r["untouched_s"] >= conf.stuck_s]
+    error = Error(kind=FailureKind.STUCK)
+    done["stuck"] += len(_apply(uow, stuck, lambda row: moves.timed_out(row, error, Reason.STUCK)))
+    lost = [r for r in rows if r not in stuck]
+    moved = _apply(uow, lost, lambda row: _rung(row, conf.every_s))
+    for row in lost:
+        version = moved.get(row["id"])
+        if version is None:
+            continue
+        done["rewoken"] += 1
+        step = {Stage.SUBMITTING: "reconcile", Stage.FETCHING: "fetch"}.get(row["stage"])
+        if step is not None:  # a generating row is served by its wave, which _restart_waves sees to
+            rings.append(_ring(row, step, version))
+
+
+def _rung(row: Row, every_s: int) -> Change:
+    return Change(
+        reason=Reason.REWOKEN,
+        to=Status.RUNNING,
+        fields={"stage": row["stage"], "rings": row["rings"] + 1},
+        wake_in_s=every_s * 2.0,
+        detail={"rings": row["rings"] + 1},
+    )
+
+
+def _ring(row: Row, step: str, version: int) -> Ring:
+    return lambda: bell.ring(row["type"], step, row["id"], version)
+
+
+def _restart_waves(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
+    for row in line.lost_waves(uow, rt.settings.sweep.grace_s):
+        provider, kind = row["provider"], Kind(row["type"])
+        version = line.restart_wave(uow, provider, kind)
+        done["waves_restarted"] += 1
+        rings.append(lambda p=provider, k=kind, v=version: bell.ring_wave(p, k, v))  # type: ignore[misc]
+
+
+def _reconcile(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
+    for row in line.to_reconcile(uow, rt.settings.retries.reconcile_attempts, rt.settings.sweep.batch):
+        done["reconciling"] += 1
+        rings.append(_ring(row, "reconcile", row["version"]))

@@ -1,0 +1,191 @@
+"""Poll: one self-re-scheduling chain per provider and type, over all rows that are due.
+
+A round takes the chain's row (its version fences the wake-up), asks the vendor for all due receipts in as few calls
+as its API allows, decides each row, writes all changes in one guarded statement, and re-schedules itself with a
+countdown. Nothing waits in a worker, and a task costs a row, not a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from celery import Task
+
+from models import backoff, line, store
+from models.db import Row
+from models.fields import Kind
+from models.lifecycle import Change, Decision, End, Fetch, Observation, Reason, Stage, Status, View, Wait, decide
+from providers.calls import recorded
+from providers.port import Call
+from tasks import app, bell, fetching, moves
+from tasks.runtime import Runtime, runtime
+
+_MARGIN_S = 15.0
+
+
+def _poll(kind: Kind, task: Task[..., None], provider: str, version: int) -> None:
+    rt = runtime()
+    planned = round_of(rt, provider, kind, version)
+    if planned is not None:
+        next_version, countdown = planned
+        # the one place where polling re-schedules itself
+        task.apply_async((provider, next_version), **bell.wave_options(provider, kind, next_version, countdown))
+
+
+@app.task(name="image.poll", bind=True)
+def poll_image(self: Task[..., None], provider: str, version: int) -> None:
+    """One round of an image chain."""
+    _poll(Kind.IMAGE, self, provider, version)
+
+
+@app.task(name="video.poll", bind=True)
+def poll_video(self: Task[..., None], provider: str, version: int) -> None:
+    """One round of a video chain."""
+    _poll(Kind.VIDEO, self, provider, version)
+
+
+def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int, int] | None:
+    """One round. (version, countdown in whole seconds) of the next, or None: stale wake-up, or nothing left to poll."""
+    adapter = rt.providers.get(provider)
+    if adapter is None:
+        return None
+    conf, polling = rt.settings.providers[provider], rt.settings.polling
+    ticking = adapter.capabilities.list_call and conf.list_call
+    with rt.db.unit_of_work() as uow:
+        mine = line.claim_wave(uow, provider, kind, version, polling.round_s + conf.query_read_s + _MARGIN_S)
+        if mine is None:
+            return None
+        rows = line.due(uow, provider, kind, everything=ticking, limit=polling.batch)
+        idle_rounds = line.idle_rounds(uow, provider, kind)
+    with recorded() as calls:
+        seen = adapter.observe([row["receipt"] for row in rows], kind) if rows else {}
+    ended = settle(rt, provider, kind, rows, seen, calls)
+    return _plan(rt, provider, kind, mine, ticking=ticking, idle_rounds=0 if ended else idle_rounds + 1)
+
+
+def settle(  # noqa: PLR0913  a round's whole harvest
+    rt: Runtime,
+    provider: str,
+    kind: Kind,
+    rows: Sequence[Row],
+    seen: Mapping[str, Observation],
+    calls: Sequence[Call],
+) -> int:
+    """Decide every row that was answered, write all of it in one transaction, and see to what follows.
+
+    How many rows left the chain (ended or went on to fetching).
+    """
+    decided = [(row, _decide(rt, row, seen[row["receipt"]], kind)) for row in rows if row["receipt"] in seen]
+    proposals, touches = [], []
+    for row, decision in decided:
+        change = _change(rt, row, decision)
+        if change is not None:
+            proposals.append(store.Proposal(id=row["id"], version=row["version"], change=change))
+        elif isinstance(decision, Wait):
+            touches.append(_touch(row, decision))
+    with rt.db.unit_of_work() as uow:
+        moved = store.apply_all(uow, proposals)
+        store.touch(uow, touches)
+        by_receipt = {row["receipt"]: row["id"] for row in rows}
+        moves.record_calls(uow, provider, calls, by_receipt, [row["id"] for row in rows])
+    left = [p for p in proposals if p.id in moved and _leaves(p.change)]
+    _follow(rt, provider, kind, left, moved)
+    return len(left)
+
+
+def _leaves(change: Change) -> bool:
+    return change.to is not Status.RUNNING or change.fields["stage"] == Stage.FETCHING
+
+
+def _follow(
+    rt: Runtime, provider: str, kind: Kind, left: Sequence[store.Proposal], moved: Mapping[UUID, int]
+) -> None:
+    for proposal in left:
+        if proposal.change.to is Status.RUNNING:
+            bell.ring(kind, "fetch", proposal.id, moved[proposal.id])
+    if any(p.change.to is not Status.RUNNING for p in left):
+        moves.wake_next(rt, provider, kind)
+
+
+def _decide(rt: Runtime, row: Row, seen: Observation, kind: Kind) -> Decision:
+    view = View(
+        status=Status(row["status"]),
+        stage=Stage(row["stage"]) if row["stage"] else None,
+        deadline_at=row["deadline_at"],
+        progress=row["progress"],
+        poll_count=row["poll_count"],
+        lost_polls=row["lost_polls"],
+        empty_polls=row["empty_polls"],
+        failed_polls=row["failed_polls"],
+        cancel_requested=row["cancel_requested_at"] is not None,
+    )
+    return decide(view, seen, row["now"], rt.policy(kind), rt.jitter())
+
+
+def _change(rt: Runtime, row: Row, decision: Decision) -> Change | None:
+    """A decision as a transition; None where none is due."""
+    match decision:
+        case Fetch():
+            return fetching.begin(rt, row, decision.finished)
+        case End(status=Status.CANCELED):
+            return moves.canceled()
+        case End(status=Status.TIMEOUT) if decision.error is not None:
+            return moves.timed_out(row, decision.error, decision.reason)
+        case End() if decision.error is not None:
+            return moves.failed(decision.error)
+        case Wait(news=True):
+            return Change(
+                reason=Reason.OBSERVED,
+                to=Status.RUNNING,
+                fields={"stage": Stage.GENERATING, "progress": decision.progress, "rings": 0,
+                        "poll_count": row["poll_count"] + 1, "failed_polls": 0, "lost_polls": 0, "empty_polls": 0},
+                wake_in_s=decision.wait_s,
+                detail={"progress": decision.progress},
+            )  # fmt: skip
+        case _:
+            return None
+
+
+def _touch(row: Row, wait: Wait) -> store.Touch:
+    return store.Touch(
+        id=row["id"],
+        version=row["version"],
+        wait_s=wait.wait_s,
+        failed_polls=wait.failed_polls,
+        lost_polls=wait.lost_polls,
+        empty_polls=wait.empty_polls,
+        last_error=wait.error.message if wait.error else None,
+    )
+
+
+def _plan(
+    rt: Runtime, provider: str, kind: Kind, version: int, *, ticking: bool, idle_rounds: int
+) -> tuple[int, int] | None:
+    """Commit when the next round is. A chain with nothing to poll sleeps, unless a receipt came in at that moment."""
+    with rt.db.unit_of_work() as uow:
+        due_s = line.next_due_s(uow, provider, kind)
+        wait_s = None if due_s is None else _wait(rt, due_s, ticking=ticking)
+        planned = line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds)
+    if planned is None:
+        return None
+    if wait_s is not None:
+        return planned, wait_s
+    # Asleep now. A submit that committed its receipt just before saw the chain awake and did not ring: look again.
+    with rt.db.unit_of_work() as uow:
+        due_s = line.next_due_s(uow, provider, kind)
+        if due_s is None:
+            return None
+        wait_s = _wait(rt, due_s, ticking=ticking)
+        again = line.plan_wave(uow, provider, kind, planned, wake_in_s=wait_s, idle_rounds=0)
+    return None if again is None else (again, wait_s)
+
+
+def _wait(rt: Runtime, due_s: float, *, ticking: bool) -> int:
+    """Whole seconds to the next round, 1 to 30: a steady tick where one call covers all, else to the next due row.
+
+    A row's own time backs off while nothing comes of it (lifecycle.decide), and so does the chain.
+    """
+    if ticking:
+        return rt.settings.polling.tick_s
+    return backoff.whole_seconds(max(due_s, 0.0))
