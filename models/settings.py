@@ -12,13 +12,13 @@ Nothing here is mutable and nothing here opens a connection.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import tomllib
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from models.checked import build, suggest
 
 SHIPPED = Path(__file__).with_name("weir.toml")
 _WHOLE = frozenset({"providers", "models"})  # replaced as one table, never merged key by key
@@ -167,9 +167,12 @@ class ProviderSettings:
     submit_read_s: float = _num(36.0, 1, 3600, "time-out of a submit's answer: the vendor's promise x 1.2")
     query_read_s: float = _num(12.0, 1, 600, "time-out of any other answer")
     list_call: bool = field(default=True, metadata={"doc": "use the vendor's list call where it has one"})
-    resubmit: str = _text("never", "`safe`: bills only what it returns, the same reference may be sent again", ("never", "safe"))
+    resubmit: str = _text(
+        "never", "`safe`: bills only what it returns, the same reference may be sent again", ("never", "safe")
+    )
     result_hosts: tuple[str, ...] = field(
-        default=(), metadata={"doc": "hosts besides its own that results may come from without the public-address check"}
+        default=(),
+        metadata={"doc": "hosts besides its own that results may come from without the public-address check"},
     )
     enabled: bool = field(default=True, metadata={"doc": "false: routes nothing new; running tasks go on"})
 
@@ -238,7 +241,7 @@ class Settings:
         config = environ.get("WEIR_CONFIG", "")
         if config:
             tables = _overlay(tables, _read(Path(config), errors))
-        settings = _build(cls, tables, "", errors)
+        settings = build(cls, tables, "", errors)
         assert isinstance(settings, Settings)
         env = _environment(environ, settings.providers, errors)
         errors += _cross_checks(settings)
@@ -268,67 +271,6 @@ def _overlay(base: dict[str, object], top: Mapping[str, object], path: str = "")
         else:
             merged[key] = value
     return merged
-
-
-def suggest(word: str, known: typing.Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest known word, or the empty string."""
-    close = difflib.get_close_matches(word, sorted(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _build(cls: type, table: Mapping[str, object], path: str, errors: list[str]) -> object:
-    hints = typing.get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls) if f.name != "env"}
-    values: dict[str, object] = {}
-    for key, value in table.items():
-        where = f"{path}.{key}" if path else key
-        if key not in fields:
-            errors.append(f"{where}: unknown key{suggest(key, fields)}")
-            continue
-        values[key] = _value(hints[key], value, where, errors, fields[key].metadata)
-    return cls(**values)
-
-
-def _value(hint: typing.Any, value: object, where: str, errors: list[str], meta: Mapping[str, object]) -> object:  # noqa: ANN401  a type
-    origin = typing.get_origin(hint)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _table(hint, value, where, errors)
-    if origin is not None and issubclass(origin, Mapping):
-        inner = typing.get_args(hint)[1]
-        if not isinstance(value, dict):
-            errors.append(f"{where}: must be a table, is {value!r}")
-            return {}
-        if not dataclasses.is_dataclass(inner):
-            return value
-        return {k: _table(inner, v, f"{where}.{k}", errors) for k, v in value.items()}  # type: ignore[arg-type]
-    if origin is tuple:
-        inner = typing.get_args(hint)[0]
-        if not isinstance(value, list):
-            errors.append(f"{where}: must be a list, is {value!r}")
-            return ()
-        return tuple(_value(inner, v, f"{where}[{i}]", errors, {}) for i, v in enumerate(value))
-    return _scalar(hint, value, where, errors, meta)
-
-
-def _table(cls: type, value: object, where: str, errors: list[str]) -> object:
-    if not isinstance(value, dict):
-        errors.append(f"{where}: must be a table, is {value!r}")
-        return cls()
-    return _build(cls, value, where, errors)
-
-
-def _scalar(hint: type, value: object, where: str, errors: list[str], meta: Mapping[str, object]) -> object:
-    wanted: type | types.UnionType = int | float if hint is float else hint
-    if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
-        errors.append(f"{where}: must be {hint.__name__}, is {value!r}")
-        return value
-    lo, hi = meta.get("min"), meta.get("max")
-    if lo is not None and hi is not None and not lo <= value <= hi:  # type: ignore[operator]
-        errors.append(f"{where}: must be between {lo:,} and {hi:,}, is {value!r}")
-    choices = meta.get("choices") or ()
-    if choices and value not in choices:  # type: ignore[operator]
-        errors.append(f"{where}: must be one of {', '.join(choices)}, is {value!r}")  # type: ignore[arg-type]
-    return value
 
 
 def _cross_checks(settings: Settings) -> list[str]:
@@ -371,9 +313,8 @@ def _environment(
     environ: Mapping[str, str], providers: Mapping[str, ProviderSettings], errors: list[str]
 ) -> Environment:
     known = set(VARIABLES) | {f"{name}_FILE" for name in _SECRETS} | {p.api_key_env for p in providers.values()}
-    for name in sorted(environ):
-        if name.startswith("WEIR_") and name not in known:
-            errors.append(f"{name}: unknown variable{suggest(name, known)}")
+    strange = [name for name in sorted(environ) if name.startswith("WEIR_") and name not in known]
+    errors += [f"{name}: unknown variable{suggest(name, known)}" for name in strange]
     values = {name: _secret(environ, name, errors) for name in _SECRETS}
     if values["WEIR_SECRET"] and len(values["WEIR_SECRET"]) < _MIN_SECRET:
         errors.append(f"WEIR_SECRET: must be {_MIN_SECRET} characters or more, is {len(values['WEIR_SECRET'])}")
