@@ -266,7 +266,7 @@ def try_sweep_lock(uow: UnitOfWork) -> bool:
 def past_deadline(uow: UnitOfWork, limit: int) -> Sequence[Row]:
     """Live rows whose deadline has come."""
     return uow.all(
-        """select id, version, type, provider, receipt, upstream_call_count, stage from tasks
+        """select id, version, type, provider, status, risk from tasks
             where status in ('PENDING', 'RUNNING') and deadline_at <= now()
             order by deadline_at limit :limit for update skip locked""",
         limit=limit,
@@ -276,7 +276,7 @@ def past_deadline(uow: UnitOfWork, limit: int) -> Sequence[Row]:
 def overdue(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
     """RUNNING rows whose wake-up must have been lost: `wake_at` is more than `grace_s` ago (or missing)."""
     return uow.all(
-        """select id, version, type, provider, stage, receipt, rings, upstream_call_count,
+        """select id, version, type, provider, status, stage, risk, rings,
                   extract(epoch from now() - updated_at) as untouched_s from tasks
             where status = 'RUNNING' and coalesce(wake_at, updated_at) < now() - make_interval(secs => :grace_s)
               and deadline_at > now()

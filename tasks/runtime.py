@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import providers as vendors
 from models import backoff
 from models.db import TRANSIENT, Database
 from models.fields import Kind
 from models.settings import Settings
-from providers import catalogue
 from providers.fetch import Downloads
 from providers.port import Provider
 from providers.storage import Storage
@@ -72,7 +72,7 @@ def build(settings: Settings, *, pool: int = 8) -> Runtime:
     return Runtime(
         settings=settings,
         db=Database(settings.env.database_url, pool=pool, wait_s=10.0),
-        providers=dict(catalogue(settings)),
+        providers=dict(vendors.catalogue(settings)),
         storage=Storage(settings.results.url, settings.env.data_dir),
         downloads=Downloads(settings.results, settings.env.data_dir),
     )

@@ -1,0 +1,214 @@
+"""The sweep and what it sets going: deadlines, lost wake-ups, stuck rows, dead chains, questions after a TIMEOUT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from models import ids, line
+from models.failures import FailureKind
+from models.fields import Kind
+from models.lifecycle import Error, Failed, Unknown, Working
+from tests.conftest import MakeSettings
+from tests.scripted import done
+from tests.world import TOML, World
+
+
+@pytest.fixture
+def world(make_settings: MakeSettings) -> Iterator[World]:
+    """A gateway with room for a hundred."""
+    made = World.build(make_settings(TOML))
+    yield made
+    made.rt.db.close()
+
+
+def _past_deadline(world: World, id_: UUID) -> None:
+    world.sql("update tasks set deadline_at = now() - interval '1 second' where id = :id", id=id_)
+
+
+def _timed_out(world: World) -> UUID:
+    id_ = world.add()
+    world.submit(id_)
+    _past_deadline(world, id_)
+    world.sweep()
+    return id_
+
+
+def test_waiting_task_past_its_deadline_times_out_certain(world: World) -> None:
+    id_ = world.add()
+    _past_deadline(world, id_)
+    assert world.sweep()["timed_out"] == 1
+    row = world.row(id_)
+    assert (row["status"], row["error_code"], row["certain"], row["wake_at"]) == (
+        "TIMEOUT",
+        "deadline_exceeded",
+        True,
+        None,
+    )
+
+
+def test_generating_task_past_its_deadline_is_asked_about_a_minute_later(world: World) -> None:
+    row = world.row(_timed_out(world))
+    assert (row["status"], row["certain"], row["risk"]) == ("TIMEOUT", False, True)
+    assert 50 < (row["wake_at"] - row["now"]).total_seconds() <= 60
+
+
+def test_late_result_is_delivered_and_charged_once(world: World) -> None:
+    id_ = _timed_out(world)
+    world.provider.on_observe = lambda _: done()
+    world.sql("update tasks set wake_at = now()")
+    assert world.sweep()["reconciling"] == 1
+    row = world.reconcile(id_)
+    assert (row["status"], row["cost_micros"], row["error_code"], row["risk"]) == ("SUCCESS", 100, None, False)
+    assert world.reasons(id_)[-1] == "reconciled"
+    again = world.reconcile(id_)
+    assert (again["version"], len(world.provider.submits)) == (row["version"], 1)
+
+
+def test_late_failure_becomes_certain(world: World) -> None:
+    id_ = _timed_out(world)
+    world.provider.on_observe = lambda _: Failed(error=Error(kind=FailureKind.PROVIDER_ERROR))
+    row = world.reconcile(id_)
+    assert (row["status"], row["error_code"], row["certain"], row["risk"]) == ("FAILED", "provider_error", True, False)
+
+
+def test_vendor_that_forgot_a_late_task_leaves_the_risk(world: World) -> None:
+    id_ = _timed_out(world)
+    world.provider.on_observe = lambda _: Unknown()
+    row = world.reconcile(id_)
+    assert (row["status"], row["error_code"], row["risk"]) == ("FAILED", "upstream_lost", True)
+
+
+def test_questions_after_a_timeout_are_bounded(world: World) -> None:
+    id_ = _timed_out(world)
+    world.provider.on_observe = lambda _: Working()
+    for _ in range(world.rt.settings.retries.reconcile_attempts):
+        world.sql("update tasks set wake_at = now()")
+        assert world.sweep()["reconciling"] == 1
+        world.reconcile(id_)
+    row = world.row(id_)
+    assert (row["status"], row["wake_at"], row["risk"]) == ("TIMEOUT", None, True)
+    assert "reconciling" not in world.sweep()
+
+
+def test_waiting_task_whose_message_was_lost_is_rung_again(world: World) -> None:
+    id_ = world.add()
+    world.sql("update tasks set rung_at = now() - interval '11 seconds'")
+    world.sweep()
+    assert world.messages() == [f"{ids.encode('task', id_)}.1"]
+
+
+def test_waiting_task_that_was_just_rung_is_left_alone(world: World) -> None:
+    world.add()
+    world.sweep()
+    assert world.messages() == []
+
+
+def test_sweep_rings_no_more_than_there_is_room_for(make_settings: MakeSettings) -> None:
+    world = World.build(make_settings(TOML.replace("max_in_flight = 100", "max_in_flight = 2")))
+    for _ in range(5):
+        world.add()
+    world.sql("update tasks set rung_at = null")
+    world.sweep()
+    assert len(world.messages()) == 2
+
+
+def test_lost_fetch_is_rung_again(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    world.sql("update tasks set wake_at = now() - interval '1 minute'")
+    assert world.sweep()["rewoken"] == 1
+    assert f"{ids.encode('task', id_)}.{world.row(id_)['version']}" in world.messages()
+    assert world.fetch(id_)["status"] == "SUCCESS"
+
+
+def test_chain_whose_wake_up_was_lost_is_restarted(world: World) -> None:
+    world.submit(world.add())
+    world.sql("update waves set wake_at = now() - interval '1 minute'")
+    assert world.sweep()["waves_restarted"] == 1
+    assert world.messages()[-1] == "wan.image.2"
+
+
+def test_chain_that_is_on_time_is_not_restarted(world: World) -> None:
+    world.submit(world.add())
+    assert "waves_restarted" not in world.sweep()
+
+
+def test_row_that_stands_still_though_rung_three_times_is_stuck(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    for _ in range(3):
+        world.sql("update tasks set wake_at = now() - interval '1 minute'")
+        world.sweep()
+        assert world.row(id_)["status"] == "RUNNING"
+    world.sql("update tasks set wake_at = now() - interval '1 minute', updated_at = now() - interval '11 minutes'")
+    assert world.sweep()["stuck"] == 1
+    row = world.row(id_)
+    assert (row["status"], row["error_code"]) == ("TIMEOUT", "stuck")
+
+
+def test_row_that_moves_between_rings_is_not_stuck(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    for _ in range(5):
+        world.sql("update tasks set wake_at = now() - interval '1 minute'")
+        world.sweep()
+        world.poll()
+        world.sql("update tasks set updated_at = now() - interval '11 minutes'")
+    assert world.row(id_)["status"] == "RUNNING"
+
+
+def test_second_sweep_of_the_moment_does_nothing(world: World) -> None:
+    id_ = world.add()
+    _past_deadline(world, id_)
+    with world.rt.db.unit_of_work() as uow:
+        assert line.try_sweep_lock(uow)
+        assert world.sweep() == {}
+    assert world.sweep()["timed_out"] == 1
+
+
+def test_sweep_passes_over_a_locked_row(world: World) -> None:
+    locked, free = world.add(), world.add()
+    _past_deadline(world, locked)
+    _past_deadline(world, free)
+    with world.rt.db.unit_of_work() as uow:
+        uow.execute("select 1 from tasks where id = :id for update", id=locked)
+        assert world.sweep()["timed_out"] == 1
+    assert (world.row(locked)["status"], world.row(free)["status"]) == ("PENDING", "TIMEOUT")
+
+
+def test_expired_keys_are_forgotten_and_young_ones_kept(world: World) -> None:
+    old, young = world.add(), world.add()
+    for id_, days in ((old, 31), (young, 29)):
+        world.submit(id_)
+        world.sql(
+            """update tasks set status = 'SUCCESS', stage = null, idempotency_key = cast(id as text), fingerprint = 'x',
+                      finished_at = now() - make_interval(days => :days) where id = :id""",
+            id=id_,
+            days=days,
+        )
+    assert world.sweep()["keys_forgotten"] == 1
+    assert (world.row(old)["idempotency_key"], world.row(young)["idempotency_key"] is None) == (None, False)
+
+
+def test_freed_slot_of_a_timed_out_task_is_given_on(make_settings: MakeSettings) -> None:
+    world = World.build(make_settings(TOML.replace("max_in_flight = 100", "max_in_flight = 1")))
+    first, second = world.add(), world.add()
+    world.submit(first)
+    world.submit(second)
+    _past_deadline(world, first)
+    world.sweep()
+    assert f"{ids.encode('task', second)}.1" in world.messages()
+    assert world.submit(second)["status"] == "RUNNING"
+
+
+def test_sweep_counts_video_and_image_lines_apart(world: World) -> None:
+    world.add(kind=Kind.VIDEO)
+    world.add()
+    world.sql("update tasks set rung_at = null")
+    world.sweep()
+    assert len(world.messages()) == 2
