@@ -43,11 +43,14 @@ class Claimed:
     version: int
 
 
-def claim(uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s: float) -> Claimed | None:
+def claim(  # noqa: PLR0913  who, what, under which caps, for how long
+    uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s: float, *, by: UUID | None = None
+) -> Claimed | None:
     """PENDING -> RUNNING if the version is current and every cap has room; None otherwise, nothing changed.
 
     Commit before the upstream call. `budget_s` is past every time-out of that call: only then may the sweep ask what
-    became of it. `upstream_call_count` is raised here and taken back when the vendor surely did not accept.
+    became of it. `upstream_call_count` is raised here and taken back when the vendor surely did not accept. `by`, drawn
+    anew for each call, tells afterwards whose claim it was when the connection is cut inside COMMIT.
     """
     _lock_claims(uow)
     row = uow.one(_COUNTED, id=id_, version=version)
@@ -61,6 +64,7 @@ def claim(uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s
         to=Status.RUNNING,
         fields={
             "stage": Stage.SUBMITTING,
+            "claimed_by": str(by) if by else None,
             "rings": 0,
             "upstream_call_count": row["upstream_call_count"] + 1,
             "retry_count": row["retry_count"] + (row["claimed_at"] is not None),
@@ -69,6 +73,23 @@ def claim(uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s
     )
     moved = store.apply(uow, id_, version, change)
     return None if moved is None else Claimed(row=row, version=moved)
+
+
+def renew(uow: UnitOfWork, id_: UUID, version: int, by: UUID, budget_s: float) -> int | None:
+    """After a COMMIT of `claim` whose end is not known: the claim's version if it is ours and its time is not up.
+
+    Gives it the whole of `budget_s` anew. None: the claim never was, or the sweep may be asking about it already.
+    """
+    version_now: int | None = uow.scalar(
+        """update tasks set wake_at = now() + make_interval(secs => :budget_s)
+            where id = :id and version = :version + 1 and claimed_by = :by and stage = 'submitting' and wake_at > now()
+           returning version""",
+        id=id_,
+        version=version,
+        by=by,
+        budget_s=budget_s,
+    )
+    return version_now
 
 
 def _lock_claims(uow: UnitOfWork) -> None:

@@ -19,7 +19,7 @@ from models.lifecycle import FINAL, TRANSITIONS, Change, Guard, Status
 
 # Columns a Change may set. What is not here is either derived below or never changes after the insert.
 _PATCHABLE = (
-    "stage", "attempt", "receipt", "rings", "submit_tries", "fetch_tries", "reconcile_tries", "poll_count",
+    "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "reconcile_tries", "poll_count",
     "failed_polls", "lost_polls", "empty_polls", "last_error", "progress", "upstream_outputs", "upstream_call_count",
     "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code", "error_message", "upstream_code",
     "certain", "risk", "cost_micros", "cancel_requested_at", "provider", "provider_model", "effective",

@@ -7,10 +7,10 @@ sent" and is never sent again blindly. No transaction is open during a call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from models import backoff, line, store
-from models.db import Row
+from models.db import TRANSIENT, Row
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
 from models.lifecycle import Change, Error, Reason, Stage, Status
@@ -25,12 +25,7 @@ _MARGIN_S = 10.0  # on top of a call's own time-outs: scheduling, the commit, a 
 
 def submit(rt: Runtime, id_: UUID, version: int) -> None:
     """Submit one waiting task if its version is current and there is room; else do nothing."""
-    with rt.db.unit_of_work() as uow:
-        waiting = store.get(uow, id_)
-    if waiting is None or waiting["version"] != version:
-        return
-    with rt.db.unit_of_work() as uow:
-        claimed = line.claim(uow, id_, version, rt.settings, budget_s(rt, waiting["provider"]))
+    claimed = _claim(rt, id_, version)
     if claimed is None:
         return
     row, provider = claimed.row, rt.providers[claimed.row["provider"]]
@@ -39,6 +34,33 @@ def submit(rt: Runtime, id_: UUID, version: int) -> None:
         if isinstance(outcome, Uncertain):
             outcome = ask(rt, provider, row, outcome)
     settle(rt, row, claimed.version, outcome, calls)
+
+
+def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
+    """The claim, committed; None if the wake-up is stale or there is no room.
+
+    A connection that is cut inside COMMIT leaves it open whether the claim holds. Asked again by `by`, it is either
+    ours, and goes on, or it never was; without that, a task which was never sent would end unconfirmed.
+    """
+    by = uuid4()
+    with rt.db.unit_of_work() as uow:
+        waiting = store.get(uow, id_)
+    if waiting is None or waiting["version"] != version:
+        return None
+    budget = budget_s(rt, waiting["provider"])
+    try:
+        with rt.db.unit_of_work() as uow:
+            return line.claim(uow, id_, version, rt.settings, budget, by=by)
+    except TRANSIENT:
+        ours = rt.persist(lambda: _renew(rt, id_, version, by, budget), budget)
+        if ours is None:
+            raise
+        return line.Claimed(row=waiting, version=ours)
+
+
+def _renew(rt: Runtime, id_: UUID, version: int, by: UUID, budget: float) -> int | None:
+    with rt.db.unit_of_work() as uow:
+        return line.renew(uow, id_, version, by, budget)
 
 
 def budget_s(rt: Runtime, provider: str) -> float:
