@@ -313,7 +313,7 @@ def _wait(task: View, wait: Wait, now: datetime, policy: backoff.Policy, jitter:
     left = (task.deadline_at - now).total_seconds()
     if left <= 0:
         return End(status=Status.TIMEOUT, reason=Reason.DEADLINE, error=Error(kind=FailureKind.DEADLINE))
-    planned = max(wait.wait_s, backoff.countdown(task.poll_count, policy, jitter))
+    planned = max(backoff.countdown(task.poll_count, policy, jitter), wait.wait_s)  # in this order NaN is passed over
     return Wait(**{**vars(wait), "wait_s": min(planned, left)})
 
 

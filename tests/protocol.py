@@ -21,6 +21,7 @@ from tests.protocol_rows import (
     ASKING,
     BAD,
     BEGUN,
+    BITS,
     CALL,
     CANCEL,
     CLAIMED,
@@ -37,7 +38,6 @@ from tests.protocol_rows import (
     GOOD,
     IDLE,
     LOOKING,
-    MESSAGES,
     NEVER_BEGUN,
     NO,
     NO_BYTES,
@@ -73,21 +73,13 @@ from tests.protocol_rows import (
     State,
     Violation,
     Worker,
+    on_chain,
+    on_task,
     place,
 )
 
 _STALE_TASK: dict[Worker, Worker] = {}
 _STALE_CHAIN: dict[Worker, Worker] = {}
-
-
-def on_task(at: int, attempt: int, hand: int = 0) -> Worker:
-    """A worker that holds the row's own version."""
-    return Worker(at=at, hand=hand, task_current=True, attempt=attempt)
-
-
-def on_chain(at: int, *, current: bool = True) -> Worker:
-    """A worker in a round of the chain."""
-    return Worker(at=at, chain_current=current)
 
 
 class Model:
@@ -103,15 +95,17 @@ class Model:
         if ROWS[row].status in FINAL and ROWS[s.row].attempt != s.workers[who].attempt and who >= 0:
             raise Violation("an attempt was ended by what was seen of another")
         kept = s.net & (POLL | UNFENCED) if self.rules.task_fence else s.net
-        workers = tuple(self._stale_task(w) for w in s.workers) if self.rules.task_fence else s.workers
-        return self.put(s._replace(row=row, net=kept | net, workers=workers), who, then)  # type: ignore[arg-type]
+        one, two = s.workers
+        workers = (self._stale_task(one), self._stale_task(two)) if self.rules.task_fence else s.workers
+        return self.put(State(row, s.jobs, s.awake, kept | net, workers), who, then)
 
     def chain_moved(self, s: State, who: int, *, awake: bool, net: int, then: Worker = NOBODY) -> State:
         """`s` after a new version of the chain."""
         fenced = self.rules.chain_fence
         kept = s.net & ~POLL if fenced else s.net
-        workers = tuple(self._stale_chain(w) for w in s.workers) if fenced else s.workers
-        return self.put(s._replace(awake=awake, net=kept | net, workers=workers), who, then)  # type: ignore[arg-type]
+        one, two = s.workers
+        workers = (self._stale_chain(one), self._stale_chain(two)) if fenced else s.workers
+        return self.put(State(s.row, s.jobs, awake, kept | net, workers), who, then)
 
     @staticmethod
     def put(s: State, who: int, worker: Worker) -> State:
@@ -119,7 +113,8 @@ class Model:
         if who < 0:
             return s
         other = s.workers[1 - who]
-        return s._replace(workers=(worker, other) if worker <= other else (other, worker))
+        pair = (worker, other) if worker <= other else (other, worker)
+        return State(s.row, s.jobs, s.awake, s.net, pair)
 
     @staticmethod
     def _stale_task(w: Worker) -> Worker:
@@ -147,7 +142,9 @@ class Model:
                     yield "die", self.put(s, who, NOBODY)
         if not self.rules.faultless:
             yield from self.sweep(s)
-            yield from (("lose", s._replace(net=s.net & ~bit)) for bit in (*MESSAGES, *UNDER_WAY) if s.net & bit)
+            for bit in BITS:
+                if s.net & bit:
+                    yield "lose", State(s.row, s.jobs, s.awake, s.net & ~bit, s.workers)
         yield from self.caller(s)
         yield from self.arrivals(s)
 

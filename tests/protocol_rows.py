@@ -27,8 +27,8 @@ class Row(NamedTuple):
 
 # Messages, as bits of `net`.
 SUBMIT, FETCH, RECONCILE, CANCEL, POLL = 1, 2, 4, 8, 16
-MESSAGES = (SUBMIT, FETCH, RECONCILE, CANCEL, POLL)
 UNDER_WAY = (32, 64)  # a submit call of attempt 0 or 1 that was cut and may still reach the vendor
+BITS = (SUBMIT, FETCH, RECONCILE, CANCEL, POLL, *UNDER_WAY)
 UNFENCED = sum(UNDER_WAY) | CANCEL  # a cancel is the caller's wish, whatever the version
 # What the vendor has of one attempt.
 NOTHING, WORKING, DONE, DEAD = range(4)
@@ -47,6 +47,16 @@ class Worker(NamedTuple):
     task_current: bool = False
     chain_current: bool = False
     attempt: int = 0
+
+
+def on_task(at: int, attempt: int, hand: int = 0) -> Worker:
+    """A worker that holds the row's own version."""
+    return Worker(at=at, hand=hand, task_current=True, attempt=attempt)
+
+
+def on_chain(at: int, *, current: bool = True) -> Worker:
+    """A worker in a round of the chain."""
+    return Worker(at=at, chain_current=current)
 
 
 class State(NamedTuple):
