@@ -9,22 +9,20 @@ May not open a database connection: readiness is read from PostgreSQL's pid file
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-HOST = "127.0.0.1"
+from api.ports import HOST
+from api.processes import last_lines, tied_to_us
+
 _START_S = 30.0
 _STOP_S = 10.0
-_PR_SET_PDEATHSIG = 1
 # Gone in a moment: the backends of a PostgreSQL that was killed notice it and leave.
 _PASSING = ("pre-existing shared memory block", 'lock file "postmaster.pid" already exists')
 
@@ -49,49 +47,6 @@ class Place:
         """Give a file or folder of ours to the user that the servers run as."""
         if self.uid is not None and self.gid is not None:
             os.chown(path, self.uid, self.gid)
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def port_is_free(port: int, host: str = HOST) -> bool:
-    """Whether `port` could be listened on now; leftovers of closed connections do not count."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
-
-
-def tied_to_us(on_our_death: signal.Signals) -> Callable[[], None]:
-    """A `preexec_fn` that makes the kernel send a signal to the child when the thread that started it ends.
-
-    Linux only; elsewhere it does nothing, and a killed parent leaves the child running.
-    """
-    us = os.getpid()
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded here: after a fork it could deadlock
-
-    def prepare() -> None:
-        if libc is not None:
-            libc.prctl(_PR_SET_PDEATHSIG, int(on_our_death), 0, 0, 0)
-            if os.getppid() != us:  # we died between the fork and the line above
-                os._exit(1)
-
-    return prepare
-
-
-def last_lines(log: Path, count: int = 12) -> str:
-    """The last `count` lines of a log, or the empty string."""
-    try:
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
-    except OSError:
-        return ""
 
 
 def _alive(pid: int) -> bool:

@@ -206,6 +206,7 @@ class Environment:
     redis_url: str = field(default="", repr=False)
     broker_url: str = field(default="", repr=False)
     secret: str = field(default="", repr=False)
+    flower_auth: str = field(default="", repr=False)
     data_dir: Path = Path("data")
     log_level: str = "INFO"
     vendor_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -327,6 +328,7 @@ def _environment(
         redis_url=values["WEIR_REDIS_URL"],
         broker_url=values["WEIR_BROKER_URL"] or values["WEIR_REDIS_URL"],
         secret=values["WEIR_SECRET"],
+        flower_auth=values["WEIR_FLOWER_AUTH"],
         data_dir=Path(environ.get("WEIR_DATA", "data")),
         log_level=level,
         vendor_keys={name: key for name, key in keys.items() if key},

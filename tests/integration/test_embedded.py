@@ -16,7 +16,8 @@ import pytest
 from redis import Redis
 
 from api.embedded import EmbeddedServers
-from api.embedded_servers import ServerError, free_port, port_is_free
+from api.embedded_servers import ServerError
+from api.ports import free_port, port_is_free
 
 _ROOT = Path(__file__).parents[2]
 # Starts the servers in a folder, says so, and waits to be killed.

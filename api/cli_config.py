@@ -1,0 +1,63 @@
+"""`weir config`: the settings in force, secrets masked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from api.cli_output import example, settings_in_force
+from models.settings import Settings
+
+_PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)")
+MASK = "***"
+
+
+@click.group()
+def config() -> None:
+    """Show the configuration."""
+
+
+@config.command(epilog=example("weir config show", "weir config show --json"))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of one line per key.")
+def show(*, as_json: bool) -> None:
+    """Show every setting in force: shipped file, your file, environment. Secrets are masked."""
+    shown = masked(settings_in_force())
+    if as_json:
+        click.echo(json.dumps(shown, ensure_ascii=False))
+        return
+    for line in _lines(shown, ""):
+        click.echo(line)
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings as plain values; of a secret only whether it is set, of an address no password."""
+    shown: dict[str, Any] = dataclasses.asdict(settings)
+    env = settings.env
+    image, video, spare = settings.workers.shares()
+    shown["workers"]["shares"] = {"image": image, "video": video, "default": spare}
+    shown["env"] = {
+        "database_url": _PASSWORD.sub(MASK, env.database_url),
+        "redis_url": _PASSWORD.sub(MASK, env.redis_url),
+        "broker_url": _PASSWORD.sub(MASK, env.broker_url),
+        "secret": _set(env.secret),
+        "flower_auth": _set(env.flower_auth),
+        "data_dir": str(env.data_dir),
+        "log_level": env.log_level,
+        "vendor_keys": {name: _set(key) for name, key in env.vendor_keys.items()},
+    }
+    return shown
+
+
+def _set(secret: str) -> str:
+    return MASK if secret else ""
+
+
+def _lines(value: object, path: str) -> list[str]:
+    if isinstance(value, Mapping) and value:
+        return [line for key, inner in value.items() for line in _lines(inner, f"{path}.{key}" if path else key)]
+    return [f"{path} = {json.dumps(value, ensure_ascii=False, default=str)}"]

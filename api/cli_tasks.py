@@ -1,0 +1,61 @@
+"""`weir tasks`: tasks as their owner sees them, over the HTTP API."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from api.cli_http import Gateway
+from api.cli_output import api_options, example, json_option, show
+
+_COLUMNS = ("task_id", "type", "status", "model", "provider", "created_at", "finished_at")
+_STATUSES = ("PENDING", "RUNNING", "SUCCESS", "FAILED", "TIMEOUT", "CANCELED")
+
+
+@click.group()
+def tasks() -> None:
+    """List, show and cancel tasks."""
+
+
+@tasks.command("list", epilog=example("weir tasks list --status FAILED --limit 50"))
+@click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only these.")
+@click.option("--type", "kind", type=click.Choice(("image", "video")), help="Only these.")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Newest first.")
+@json_option
+@api_options
+def list_(gateway: Gateway, *, status: str | None, kind: str | None, limit: int, as_json: bool) -> None:
+    """List the newest tasks."""
+    body = gateway.get("/v1/tasks", status=status and status.upper(), type=kind, limit=limit).body
+    show(body["data"], _COLUMNS, as_json=as_json)
+
+
+@tasks.command("show", epilog=example("weir tasks show task_01k2..."))
+@click.argument("task_id")
+@json_option
+@api_options
+def show_(gateway: Gateway, *, task_id: str, as_json: bool) -> None:
+    """Show a task and everything that happened to it."""
+    task = gateway.get(f"/v1/tasks/{task_id}").body
+    history = gateway.get(f"/v1/tasks/{task_id}/history").body
+    if as_json:
+        click.echo(json.dumps(task | {"history": history}, ensure_ascii=False))
+        return
+    for name in (*_COLUMNS, "stage", "attempt", "upstream_call_count", "error", "cost"):
+        click.echo(f"{name.replace('_', ' '):<20} {task.get(name)}")
+    for output in task.get("outputs") or []:
+        click.echo(f"{'output':<20} {output['url']} {output['media_type']} {output['bytes']} bytes")
+    click.echo()
+    show(history["events"], ("at", "version", "reason", "from", "to", "stage"), as_json=False)
+    click.echo()
+    show(history["upstream_calls"], ("at", "ms", "provider", "operation", "verdict", "http_status"), as_json=False)
+
+
+@tasks.command(epilog=example("weir tasks cancel task_01k2..."))
+@click.argument("task_id")
+@json_option
+@api_options
+def cancel(gateway: Gateway, *, task_id: str, as_json: bool) -> None:
+    """Cancel a task; one that runs is canceled once the vendor confirms it."""
+    answer = gateway.delete(f"/v1/tasks/{task_id}")
+    show([answer.body], ("task_id", "status", "cancel_requested_at"), as_json=as_json)

@@ -1,0 +1,25 @@
+"""gunicorn's configuration: Settings translated into gunicorn's names, as celeryconfig does for Celery.
+
+Named on the command line (`--config python:api.gunicorn_conf`), so that no gunicorn.conf.py of the current folder is
+read. No logic.
+"""
+
+import os
+
+from models.settings import Settings
+
+_settings = Settings.load(os.environ)
+
+# PORT is what platforms set, and how `weir up --port` says it.
+bind = f"{_settings.server.host}:{os.environ.get('PORT') or _settings.server.port}"
+worker_class = "gthread"
+workers = _settings.server.processes
+threads = _settings.server.threads
+timeout = 30  # seconds without a sign of life of a whole process, not of a request; then it is replaced
+graceful_timeout = 10  # seconds for answers under way when asked to stop
+keepalive = 5  # seconds an idle connection stays open
+control_socket_disable = True  # gunicorn 27 puts one into the user's home
+accesslog = None  # our own log has a line per request, without query strings
+errorlog = "-"
+capture_output = False
+proc_name = "weir-web"
