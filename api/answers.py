@@ -1,0 +1,331 @@
+"""What the API answers, as marshmallow schemas: the OpenAPI document is made from them, and a test holds them to it.
+
+Bodies are written by shapes.py and not dumped through these: one place decides what is shown, this one describes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import marshmallow as ma
+from marshmallow import fields
+
+from models.fields import Kind, Priority
+from models.lifecycle import Stage, Status
+
+TASK_EXAMPLE = "task_06f2k3v0c8q7h9d1m4z5x6y7w8"
+TASK_PATTERN = "^task_[0-7][0-9a-hjkmnp-tv-z]{25}$"
+
+
+def _said(doc: str, **more: object) -> dict[str, object]:
+    return {"description": doc, **more}
+
+
+def _text(doc: str = "", *, null: bool = False, **more: object) -> fields.String:
+    return fields.String(required=True, allow_none=null, metadata=_said(doc, **more) if doc or more else {})
+
+
+def _words(choices: type[Kind | Priority | Stage | Status], doc: str, *, null: bool = False) -> fields.String:
+    listed = [str(choice) for choice in choices]
+    return fields.String(required=True, allow_none=null, metadata=_said(doc, enum=[*listed, *([None] if null else [])]))
+
+
+def _whole(doc: str = "", *, null: bool = False) -> fields.Integer:
+    return fields.Integer(required=True, allow_none=null, metadata=_said(doc) if doc else {})
+
+
+def _number(doc: str, *, null: bool = False) -> fields.Float:
+    return fields.Float(required=True, allow_none=null, metadata=_said(doc))
+
+
+def _truth(doc: str) -> fields.Boolean:
+    return fields.Boolean(required=True, metadata=_said(doc))
+
+
+def _time(doc: str, *, null: bool = False) -> fields.String:
+    return _text(doc, null=null, format="date-time")
+
+
+def _object(doc: str) -> fields.Dict:
+    return fields.Dict(required=True, metadata=_said(doc))
+
+
+def _list(schema: type[ma.Schema], doc: str) -> fields.List[Any]:
+    return fields.List(fields.Nested(schema), required=True, metadata=_said(doc))
+
+
+def _texts(doc: str) -> fields.List[Any]:
+    return fields.List(fields.String(), required=True, metadata=_said(doc))
+
+
+class ProblemError(ma.Schema):
+    """One fault; exactly one of pointer, parameter and header."""
+
+    pointer = fields.String(metadata=_said("JSON Pointer into the body, as a fragment"))
+    parameter = fields.String(metadata=_said("name of a query parameter"))
+    header = fields.String(metadata=_said("name of a header"))
+    detail = _text("what is wrong, for people")
+    code = _text("what is wrong, for programs")
+    allowed = fields.Dict(metadata=_said("what the field may be: min, max, step, values, max_length ..."))
+    nearest = fields.List(fields.Raw(), metadata=_said("legal values close to the one that was sent"))
+
+
+class Problem(ma.Schema):
+    """An RFC 9457 problem. Further members are listed with each type at /problems/<slug>."""
+
+    type = _text("/problems/<slug>", format="uri-reference")
+    title = _text("the same for every problem of this type")
+    status = _whole("the HTTP status")
+    detail = _text("this occurrence, for people")
+    instance = _text("names this occurrence", format="uri-reference")
+    code = _text("the slug with underscores: what programs switch on")
+    request_id = _text("of X-Request-Id; the server's log has it too")
+    errors = fields.List(fields.Nested(ProblemError), metadata=_said("every fault of the request"))
+
+
+class Cost(ma.Schema):
+    """Money, in millionths of the currency."""
+
+    micros = _whole("0 until the task ended with a result")
+    currency = _text("ISO 4217")
+
+
+class Output(ma.Schema):
+    """One delivered file."""
+
+    url = _text("stable; needs the API key", format="uri-reference")
+    media_type = _text(null=True)
+    width = _whole("pixels, measured", null=True)
+    height = _whole("pixels, measured", null=True)
+    duration_s = _number("seconds, of videos", null=True)
+    bytes = _whole(null=True)
+    sha256 = _text("hex", null=True)
+    seed = _whole("the seed it was made with", null=True)
+    signed_url = fields.String(metadata=_said("works without a key until `signed_url_expires_at`; only with ?signed=1"))
+    signed_url_expires_at = fields.String(metadata=_said("", format="date-time"))
+
+
+class Adjustment(ma.Schema):
+    """One way in which the effective values are not what was asked."""
+
+    field = _text()
+    code = _text("left_out, replaced, forced, clamped, coupled, size_moved, limit_lifted, no_effect")
+    asked = fields.Raw(required=True, allow_none=True)
+    effective = fields.Raw(required=True, allow_none=True)
+    detail = _text()
+
+
+class TaskError(ma.Schema):
+    """Why a task ended without its result."""
+
+    code = _text()
+    message = _text(null=True)
+    retryable = _truth("whether the same request may succeed with a new key")
+    upstream_name = _text("the provider", null=True)
+    upstream_code = _text("the vendor's own code", null=True)
+
+
+class Missing(ma.Schema):
+    """One output that did not come."""
+
+    code = _text()
+    message = _text(null=True)
+    upstream_code = _text(null=True)
+
+
+class Links(ma.Schema):
+    """Where to go on."""
+
+    self = _text(format="uri-reference")
+    history = _text(format="uri-reference")
+    cancel = _text("DELETE this", format="uri-reference")
+
+
+class Task(ma.Schema):
+    """A task. What does not apply is null, never absent; further fields and status words may come."""
+
+    task_id = _text(pattern=TASK_PATTERN, examples=[TASK_EXAMPLE])
+    type = _words(Kind, "what is made")
+    status = _words(Status, "PENDING and RUNNING are live; treat an unknown word as live")
+    stage = _words(Stage, "where a RUNNING task is", null=True)
+    version = _whole("rises with every transition")
+    attempt = _whole("1, and one more for every restart by its idempotency key")
+    reused = _truth("an earlier request with this idempotency key made it")
+    model = _text()
+    provider = _text()
+    order_id = _text("yours")
+    priority = _words(Priority, "yours")
+    input = _object("the parameters as asked")
+    effective = _object("the parameters as sent and priced, the seed included")
+    adjustments = _list(Adjustment, "where the two differ, and why")
+    progress = _number("0 to 1; null when the vendor gives none", null=True)
+    queue_position = _whole("1: next in its provider's line", null=True)
+    eta_s = _whole("seconds; from the last 100 of the model, null when unknown", null=True)
+    outputs = _list(Output, "what was delivered")
+    partial_ = fields.Boolean(required=True, data_key="partial", metadata=_said("fewer outputs than asked"))
+    missing = _list(Missing, "why")
+    error = fields.Nested(TaskError, required=True, allow_none=True)
+    cost = fields.Nested(Cost, required=True)
+    upstream_call_count = _whole("submits that the vendor accepted, or may have accepted")
+    risk = _truth("upstream money may have been spent without a result")
+    retry_count = _whole("submits after the first")
+    poll_count = _whole()
+    failed_polls = _whole("unreadable answers in a row")
+    last_error = _text("the last of them", null=True)
+    created_at = _time("")
+    started_at = _time("", null=True)
+    finished_at = _time("", null=True)
+    deadline_at = _time("when it ends as TIMEOUT")
+    cancel_requested_at = _time("", null=True)
+    metadata = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
+    links = fields.Nested(Links, required=True)
+
+
+class TaskList(ma.Schema):
+    """One page, newest first."""
+
+    data = _list(Task, "")
+    has_more = _truth("whether there are older ones")
+    next_cursor = _text("send as `cursor` with the same filters", null=True)
+
+
+class Event(ma.Schema):
+    """One transition."""
+
+    at = _time("")
+    version = _whole()
+    attempt = _whole()
+    reason = _text()
+    from_ = fields.String(required=True, allow_none=True, data_key="from")
+    to = _text()
+    stage = _text(null=True)
+    detail = _object("")
+
+
+class UpstreamCall(ma.Schema):
+    """One call to the vendor."""
+
+    at = _time("")
+    ms = _whole("milliseconds")
+    provider = _text()
+    operation = _text("submit, observe, cancel, find, fetch")
+    verdict = _text("ok, or a kind of failure")
+    http_status = _whole(null=True)
+    request_id = _text("the vendor's", null=True)
+    error = _text(null=True)
+    asked_about = _whole("how many tasks the call asked about")
+
+
+class History(ma.Schema):
+    """All that happened to a task, the latest 1000 lines of each kind."""
+
+    task_id = _text()
+    status = _words(Status, "")
+    stage = _words(Stage, "", null=True)
+    version = _whole()
+    attempt = _whole()
+    next_wake_at = _time("when somebody looks at it next", null=True)
+    deadline_at = _time("")
+    cost = fields.Nested(Cost, required=True)
+    events = _list(Event, "")
+    upstream_calls = _list(UpstreamCall, "")
+
+
+class Price(ma.Schema):
+    """What one unit costs."""
+
+    micros = _whole()
+    currency = _text()
+    per = _text("image or second")
+
+
+class Model(ma.Schema):
+    """A model as callers name it."""
+
+    model = _text()
+    type = _words(Kind, "")
+    title = _text()
+    default = _truth("used when a request of its type names no model")
+    available = _truth("a provider of it takes tasks")
+    providers = _texts("in order of preference")
+    price = fields.Nested(Price, required=True)
+    parameters = _object("JSON Schema of its parameters, with its bounds; of the first provider")
+
+
+class ModelList(ma.Schema):
+    """Every model."""
+
+    data = _list(Model, "")
+
+
+class Provider(ma.Schema):
+    """One configured way to a vendor."""
+
+    provider = _text()
+    adapter = _text()
+    enabled = _truth("takes new tasks")
+    models = _texts("that name it")
+    in_flight = _whole("tasks RUNNING there")
+    waiting = _whole("tasks PENDING for it")
+    max_in_flight = _whole("the cap")
+
+
+class ProviderList(ma.Schema):
+    """Every provider."""
+
+    data = _list(Provider, "")
+
+
+class QueueState(ma.Schema):
+    """The live tasks of one type."""
+
+    type = _words(Kind, "")
+    waiting = _whole()
+    running = _whole()
+    cap = _whole("most that may run at one moment")
+    oldest_waiting_s = _number("seconds the longest has waited", null=True)
+
+
+class State(ma.Schema):
+    """How the installation is doing."""
+
+    queues = _list(QueueState, "")
+    running_cap = _whole("most tasks that may run at one moment, all types")
+    live = _object("live tasks by status")
+    ended_last_day = _object("tasks that ended in the last 24 hours, by status")
+    sweep_age_s = _number("seconds since the sweep last ran; null: never", null=True)
+
+
+class UsageLine(ma.Schema):
+    """What ended on one UTC day."""
+
+    day = _text(format="date")
+    model = _text()
+    provider = _text()
+    currency = _text()
+    tasks = _whole("ended")
+    succeeded = _whole()
+    outputs = _whole("delivered")
+    cost_micros = _whole()
+    at_risk = _whole("tasks whose upstream money may be lost")
+
+
+class Usage(ma.Schema):
+    """The caller's own usage, newest day first."""
+
+    days = _whole("how far back")
+    data = _list(UsageLine, "")
+
+
+class Check(ma.Schema):
+    """One dependency."""
+
+    status = _text("pass, warn or fail")
+    ms = _whole("milliseconds it took")
+
+
+class Health(ma.Schema):
+    """Whether the process can serve."""
+
+    status = _text("pass, warn or fail")
+    checks = fields.Dict(keys=fields.String(), values=fields.Nested(Check))

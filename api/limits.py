@@ -1,0 +1,87 @@
+"""Rates and caps of a caller as headers: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
+
+The fields' names and parameters are written here and nowhere else: the draft may still move.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from flask import Response, g
+
+from api.errors import Problem
+from api.parts import parts
+from models.accounts import Caller
+from providers.kv import Allowance
+
+_MINUTE_S = 60
+_ACTIVE_RETRY_S = 10  # a slot frees when a task ends, which nobody can foresee
+
+
+def per_minute(caller: Caller) -> int:
+    """How many POSTs a minute this user may make."""
+    return caller.submits_per_minute or parts().settings.users.submits_per_minute
+
+
+def active_limit(caller: Caller) -> int:
+    """How many tasks this user may have PENDING or RUNNING."""
+    return caller.active_limit or parts().settings.users.active
+
+
+def spend(caller: Caller) -> None:
+    """Count one POST. Raises Problem rate-limited."""
+    left = parts().kv.spend("create", str(caller.user_id), per_minute(caller))
+    _note(left)
+    if not left.admitted:
+        wait_s = max(1, left.reset_s)
+        jittered = math.ceil(wait_s * (1 + random.random() / 10))  # noqa: S311  so that clients do not return as one
+        raise Problem(
+            "rate-limited",
+            f"At most {left.limit} tasks may be submitted a minute.",
+            headers={"Retry-After": str(jittered)},
+            violated_policies=["create"],
+        )
+
+
+def look(caller: Caller) -> None:
+    """Tell what is left of the rate without counting: a replay is free."""
+    _note(parts().kv.look("create", str(caller.user_id), per_minute(caller)))
+
+
+def _note(left: Allowance) -> None:
+    if left.known:
+        g.create_left = left
+
+
+def check_active(caller: Caller, active: int) -> None:
+    """`active` live tasks, the new one included. Raises Problem too-many-active-tasks."""
+    limit = active_limit(caller)
+    g.active_left = (limit, max(0, limit - active))
+    if active > limit:
+        raise Problem(
+            "too-many-active-tasks",
+            f"{active - 1} tasks wait or run, and at most {limit} may.",
+            headers={"Retry-After": str(_ACTIVE_RETRY_S)},
+            violated_policies=["active"],
+            active=active - 1,
+            limit=limit,
+        )
+
+
+def headers(response: Response) -> Response:
+    """Add what is known of the caller's rates, the tightest first."""
+    rows: list[tuple[float, str, str]] = []
+    left: Allowance | None = g.get("create_left")
+    if left is not None:
+        policy = f'"create";q={left.limit};w={_MINUTE_S}'
+        rows.append((left.remaining / left.limit, policy, f'"create";r={left.remaining};t={left.reset_s}'))
+    active: tuple[int, int] | None = g.get("active_left")
+    if active is not None:
+        limit, room = active
+        rows.append((room / limit, f'"active";q={limit};qu="concurrent-requests"', f'"active";r={room}'))
+    if rows:
+        rows.sort()
+        response.headers["RateLimit-Policy"] = ", ".join(policy for _, policy, _ in rows)
+        response.headers["RateLimit"] = ", ".join(state for _, _, state in rows)
+    return response

@@ -1,0 +1,158 @@
+"""What an operator and a client library ask: health, models, presets, providers, status, usage.
+
+Only what is true is shown: a field whose source does not exist yet is not there. Health needs no key and touches as
+little as it can; everything else needs a valid one.
+"""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from api import auth, shapes
+from api.errors import Problem, error_wire, not_found
+from api.openapi import MODEL_ID, section, serves
+from api.parts import parts
+from models import reads
+from models.contract import json_schema
+from models.fields import FieldError, Kind
+from models.lifecycle import FINAL
+from models.settings import ModelSettings
+
+blp = section("service", "Models, presets, providers, status, usage", "/v1")
+health = section("health", "For load balancers and container probes")
+
+_USAGE_DAYS, _USAGE_DAYS_MAX = 30, 90
+_FIXED = {"Cache-Control": "private, max-age=60", "Vary": "Authorization, X-Api-Key"}
+
+
+@serves(blp, "/models", "listModels")
+def list_models() -> Response:
+    """List models."""
+    auth.caller(None)
+    return shapes.answer({"data": [_model(n, m) for n, m in parts().settings.models.items()]}, 200, _FIXED)
+
+
+@serves(blp, "/models/<model>", "getModel", MODEL_ID)
+def get_model(model: str) -> Response:
+    """Get a model with its bounds."""
+    auth.caller(None)
+    found = parts().settings.models.get(model)
+    if found is None:
+        raise not_found()
+    return shapes.answer(_model(model, found), 200, _FIXED)
+
+
+def _model(name: str, model: ModelSettings) -> dict[str, object]:
+    kind = Kind(model.type)
+    able = [route for route in model.providers if parts().settings.providers[route.name].enabled]
+    bounds = parts().bounds((able or list(model.providers))[0])
+    assert bounds is not None  # Parts.build has seen to it
+    return {
+        "model": name,
+        "type": model.type,
+        "title": model.title,
+        "default": model.default,
+        "available": bool(able),
+        "providers": [route.name for route in model.providers],
+        "price": {
+            "micros": model.price_micros,
+            "currency": model.currency,
+            "per": "image" if kind is Kind.IMAGE else "second",
+        },
+        "parameters": json_schema(kind, bounds, parts().presets),
+    }
+
+
+@serves(blp, "/presets", "listPresets")
+def list_presets() -> Response:
+    """List presets."""
+    auth.caller(None)
+    return shapes.answer(parts().presets.to_tables(), 200, _FIXED)
+
+
+@serves(blp, "/providers", "listProviders")
+def list_providers() -> Response:
+    """List providers."""
+    with auth.signed_in(None) as (uow, _):
+        lines = reads.lines(uow)
+    settings = parts().settings
+    data = [
+        {
+            "provider": name,
+            "adapter": one.adapter,
+            "enabled": one.enabled,
+            "models": [n for n, m in settings.models.items() if name in {route.name for route in m.providers}],
+            "in_flight": sum(row["running"] for row in lines if row["provider"] == name),
+            "waiting": sum(row["waiting"] for row in lines if row["provider"] == name),
+            "max_in_flight": one.max_in_flight,
+        }
+        for name, one in settings.providers.items()
+    ]
+    return shapes.answer({"data": data})
+
+
+@serves(blp, "/status", "getStatus")
+def get_status() -> Response:
+    """How the installation is doing."""
+    with auth.signed_in(None) as (uow, _):
+        lines = reads.lines(uow)
+        ended = reads.ended(uow, 24)
+        sweep_age_s = reads.mark_age_s(uow, "sweep")
+    caps = parts().settings.caps
+    queues = []
+    for kind, cap in ((Kind.IMAGE, caps.image), (Kind.VIDEO, caps.video)):
+        mine = [row for row in lines if row["type"] == kind]
+        waited = [row["oldest_s"] for row in mine if row["oldest_s"] is not None]
+        queues.append({
+            "type": kind,
+            "waiting": sum(row["waiting"] for row in mine),
+            "running": sum(row["running"] for row in mine),
+            "cap": cap,
+            "oldest_waiting_s": round(max(waited), 1) if waited else None,
+        })  # fmt: skip
+    return shapes.answer({
+        "queues": queues,
+        "running_cap": caps.total,
+        "live": {"PENDING": sum(row["waiting"] for row in lines), "RUNNING": sum(row["running"] for row in lines)},
+        "ended_last_day": {str(status): ended.get(status, 0) for status in sorted(FINAL)},
+        "sweep_age_s": None if sweep_age_s is None else round(sweep_age_s, 1),
+    })  # fmt: skip
+
+
+@serves(blp, "/usage", "getUsage")
+def get_usage() -> Response:
+    """The caller's own cost per day, model and provider."""
+    with auth.signed_in("usage:read") as (uow, caller):
+        days = _days()
+        rows = reads.usage(uow, caller.user_id, days)
+    data = [{**row, "day": row["day"].isoformat(), "cost_micros": int(row["cost_micros"])} for row in rows]
+    return shapes.answer({"days": days, "data": data})
+
+
+def _days() -> int:
+    faults = []
+    for name, value in request.args.items(multi=True):
+        if name != "days":
+            faults.append(FieldError(pointer=name[:64], code="unknown_field", detail="there is no such parameter"))
+        elif not (value.isascii() and value.isdigit() and len(value) < 4 and 1 <= int(value) <= _USAGE_DAYS_MAX):
+            detail = f"must be a whole number between 1 and {_USAGE_DAYS_MAX}"
+            faults.append(FieldError(pointer=name, code="out_of_range", detail=detail))
+    if faults:
+        errors = [error_wire("parameter", fault.pointer, fault) for fault in faults]
+        raise Problem("validation-error", "The query is not valid.", errors=errors)
+    return int(request.args.get("days", _USAGE_DAYS))
+
+
+@serves(health, "/livez", "livez")
+def livez() -> Response:
+    """Whether the process answers."""
+    return shapes.answer({"status": "pass"})
+
+
+@serves(health, "/readyz", "readyz")
+def readyz() -> Response:
+    """Whether the process can serve."""
+    checks = parts().readiness.checks()
+    words = {str(check["status"]) for check in checks.values()}
+    status = "fail" if "fail" in words else "warn" if "warn" in words else "pass"
+    return shapes.answer({"status": status, "checks": checks}, 503 if status == "fail" else 200)

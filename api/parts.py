@@ -1,0 +1,141 @@
+"""What one app is made of: settings, connections, providers, presets, storage. Built lazily connected, per process.
+
+Nothing here opens a socket or a file at construction; gunicorn builds the app after its fork.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flask import current_app
+from itsdangerous import URLSafeSerializer, URLSafeTimedSerializer
+
+from api.readiness import Readiness
+from models import reads
+from models.contract import ModelBounds, Presets
+from models.db import Database, UnitOfWork
+from models.settings import Route, Settings, SettingsError
+from providers import catalogue
+from providers.kv import Kv
+from providers.port import Provider
+from providers.storage import Storage
+
+_POOL = 8  # connections per process; sixteen threads rarely hold more than a few at one moment
+_WAIT_S = 2.0  # for a connection; then 503, instead of a request that hangs (case O-65)
+_STATEMENT_S = 5.0
+_TYPICAL_TTL_S = 15.0
+_NAME = "weir"
+
+
+class Typical:
+    """How long a model's tasks usually take, asked of the database at most every 15 s per model."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, float | None]] = {}
+
+    def seconds(self, uow: UnitOfWork, model: str) -> float | None:
+        """Median seconds of the model's last successes, up to 15 s old; None: none lately."""
+        with self._lock:
+            until, known = self._known.get(model, (-math.inf, None))
+        if time.monotonic() < until:
+            return known
+        fresh = reads.typical_s(uow, model)
+        with self._lock:
+            self._known[model] = (time.monotonic() + _TYPICAL_TTL_S, fresh)
+        return fresh
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Everything a view may need. Thread-safe."""
+
+    settings: Settings
+    db: Database
+    kv: Kv
+    providers: Mapping[str, Provider]
+    presets: Presets
+    storage: Storage
+    readiness: Readiness
+    typical: Typical = field(default_factory=Typical)
+
+    @classmethod
+    def build(cls, settings: Settings) -> Parts:
+        """The parts of one process. Raises SettingsError naming all that keeps the API from working."""
+        faults = [
+            f"{name}: is not set; the API needs it"
+            for name, value in (("WEIR_DATABASE_URL", settings.env.database_url), ("WEIR_SECRET", settings.env.secret))
+            if not value
+        ]
+        presets = Presets()
+        try:
+            presets = Presets.from_tables(settings.presets)
+        except ValueError as exc:
+            faults.append(str(exc))
+        if faults:
+            raise SettingsError("\n".join(faults))
+        url = settings.env.database_url
+        db = Database(url, pool=_POOL, wait_s=_WAIT_S, statement_s=_STATEMENT_S)
+        kv = Kv(settings.env.redis_url)
+        parts = cls(
+            settings=settings,
+            db=db,
+            kv=kv,
+            readiness=Readiness(url, db, kv),
+            providers=catalogue(settings),
+            presets=presets,
+            storage=Storage(settings.results.url, settings.env.data_dir),
+        )
+        parts.check_routes()
+        return parts
+
+    def check_routes(self) -> None:
+        """Raise SettingsError for a route to a model that its provider does not have."""
+        faults = [
+            f"models.{name}.providers: {route.name} has no model {route.model!r}; known:"
+            f" {', '.join(sorted(self.providers[route.name].capabilities.models))}"
+            for name, model in self.settings.models.items()
+            for route in model.providers
+            if self.bounds(route) is None
+        ]
+        if faults:
+            raise SettingsError("\n".join(faults))
+
+    def bounds(self, route: Route) -> ModelBounds | None:
+        """What a model can make by this route; None: the provider does not have it."""
+        return self.providers[route.name].capabilities.models.get(route.model)
+
+    def cursors(self) -> URLSafeSerializer:
+        """Signs the cursors of lists."""
+        return URLSafeSerializer(self.settings.env.secret, salt="weir.cursor")
+
+    def links(self) -> URLSafeTimedSerializer:
+        """Signs links to local files; they carry their time."""
+        return URLSafeTimedSerializer(self.settings.env.secret, salt="weir.file")
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.db.close()
+        self.kv.close()
+
+
+def draw(low: int, high: int) -> int:
+    """A random whole number in [low, high]."""
+    return low + secrets.randbelow(high - low + 1)
+
+
+def attach(parts: Parts) -> None:
+    """Give the app being made its parts."""
+    current_app.extensions[_NAME] = parts
+
+
+def parts() -> Parts:
+    """The parts of the app that serves this request."""
+    found = current_app.extensions[_NAME]
+    assert isinstance(found, Parts)
+    return found
