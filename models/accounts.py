@@ -86,19 +86,20 @@ def create_key(  # noqa: PLR0913  a key has this many properties
 ) -> tuple[UUID, str]:
     """Make a key for a user (made too if new) and give (its id, the key). The key is never seen again.
 
-    `key` stores a given well-formed key instead of a new one. Raises ValueError for an unknown scope or a bad key.
+    `key` stores a given well-formed key instead of a new one; one that is stored already stays as it is.
+    Raises ValueError for an unknown scope or a bad key.
     """
     strange = sorted(set(scopes) - set(SCOPES))
     if strange:
         raise ValueError(f"unknown scope {', '.join(strange)}; known: {', '.join(SCOPES)}")
     if key is not None and not well_formed(key):
         raise ValueError("the key is not well formed")
-    text, id_ = key or new_key(), uuid7()
-    uow.execute(
+    text = key or new_key()
+    id_: UUID = uow.scalar(
         """insert into api_keys (id, user_id, name, prefix, digest, scopes, expires_at)
            values (:id, :user_id, :name, :prefix, :digest, :scopes, now() + make_interval(secs => :expires_in_s))
-           on conflict (digest) do nothing""",
-        id=id_,
+           on conflict (digest) do update set digest = excluded.digest returning id""",
+        id=uuid7(),
         user_id=ensure_user(uow, user),
         name=name,
         prefix=text[: len(PREFIX) + 4],
@@ -139,7 +140,8 @@ def find_caller(uow: UnitOfWork, secret: str, key: str) -> Caller | None:
 def list_keys(uow: UnitOfWork, user: str | None = None) -> Sequence[Row]:
     """Every key with its user, newest first, never the key itself."""
     return uow.all(
-        """select k.id, u.name as user, k.name, k.prefix, k.scopes, k.created_at, k.expires_at, k.revoked_at, k.last_used_at
+        """select k.id, u.name as user, k.name, k.prefix, k.scopes, k.created_at, k.expires_at, k.revoked_at,
+                  k.last_used_at
              from api_keys k join users u on u.id = k.user_id
             where cast(:user as text) is null or u.name = :user order by k.id desc""",
         user=user,

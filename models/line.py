@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from models import store
-from models.fields import Kind
 from models.db import Row, UnitOfWork
 from models.fairness import AGEING_S, Room
+from models.fields import Kind
 from models.lifecycle import Change, Reason, Stage, Status
 from models.settings import Settings
 
@@ -21,7 +21,7 @@ _CLAIM_LOCK = 0x57454952_01  # "WEIR", one number for all claims of the installa
 _SWEEP_LOCK = 0x57454952_02
 
 _COUNTED = """
-select t.*, now() as now,
+select t.*, now() as now, cast(extract(epoch from clock_timestamp() - now()) as double precision) as lock_wait_s,
        (select running_limit from users u where u.id = t.user_id) as user_cap,
        r.total, r.of_type, r.of_provider, r.of_user
   from tasks t, lateral (
@@ -43,7 +43,7 @@ class Claimed:
     version: int
 
 
-def claim(  # noqa: PLR0913  who, what, under which caps, for how long
+def claim(
     uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s: float, *, by: UUID | None = None
 ) -> Claimed | None:
     """PENDING -> RUNNING if the version is current and every cap has room; None otherwise, nothing changed.
@@ -69,7 +69,7 @@ def claim(  # noqa: PLR0913  who, what, under which caps, for how long
             "upstream_call_count": row["upstream_call_count"] + 1,
             "retry_count": row["retry_count"] + (row["claimed_at"] is not None),
         },
-        wake_in_s=budget_s,
+        wake_in_s=budget_s + row["lock_wait_s"],  # now() is when the transaction began, before it waited for its turn
     )
     moved = store.apply(uow, id_, version, change)
     return None if moved is None else Claimed(row=row, version=moved)
@@ -106,7 +106,7 @@ def _room(row: Row, settings: Settings) -> Room:
         of_provider=row["of_provider"],
         provider_cap=settings.providers[row["provider"]].max_in_flight,
         of_user=row["of_user"],
-        user_cap=row["user_cap"] or settings.users.running,
+        user_cap=settings.users.running if row["user_cap"] is None else row["user_cap"],
     )
 
 
@@ -185,7 +185,8 @@ def claim_wave(uow: UnitOfWork, provider: str, kind: Kind, version: int, budget_
     `budget_s` is past the longest round: a wave later than that has lost its wake-up.
     """
     moved: int | None = uow.scalar(
-        """update waves set version = version + 1, updated_at = now(), wake_at = now() + make_interval(secs => :budget_s)
+        """update waves set version = version + 1, updated_at = now(),
+                  wake_at = now() + make_interval(secs => :budget_s)
             where provider = :provider and type = :type and version = :version returning version""",
         provider=provider,
         type=kind,
@@ -232,7 +233,7 @@ def next_due_s(uow: UnitOfWork, provider: str, kind: Kind) -> float | None:
     return seconds
 
 
-def plan_wave(  # noqa: PLR0913  the chain's whole row
+def plan_wave(
     uow: UnitOfWork, provider: str, kind: Kind, version: int, *, wake_in_s: float | None, idle_rounds: int
 ) -> int | None:
     """Say when the chain's next round is (None: it sleeps). The version of that wake-up, or None if superseded."""
@@ -264,7 +265,8 @@ def hurry_wave(uow: UnitOfWork, provider: str, kind: Kind, wake_in_s: float) -> 
     if planned is not None and planned["soon"]:
         return None
     moved: int | None = uow.scalar(
-        """insert into waves (provider, type, wake_at) values (:provider, :type, now() + make_interval(secs => :wake_in_s))
+        """insert into waves (provider, type, wake_at)
+           values (:provider, :type, now() + make_interval(secs => :wake_in_s))
            on conflict (provider, type) do update
               set version = waves.version + 1, wake_at = excluded.wake_at, updated_at = now(), idle_rounds = 0
             where waves.wake_at is null or waves.wake_at > now() + make_interval(secs => :wake_in_s + 1)

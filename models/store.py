@@ -19,10 +19,10 @@ from models.lifecycle import FINAL, TRANSITIONS, Change, Guard, Status
 
 # Columns a Change may set. What is not here is either derived below or never changes after the insert.
 _PATCHABLE = (
-    "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "reconcile_tries", "poll_count",
-    "failed_polls", "lost_polls", "empty_polls", "last_error", "progress", "upstream_outputs", "upstream_call_count",
-    "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code", "error_message", "upstream_code",
-    "certain", "risk", "cost_micros", "cancel_requested_at", "provider", "provider_model", "effective",
+    "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "reconcile_tries",
+    "poll_count", "failed_polls", "lost_polls", "empty_polls", "last_error", "progress", "upstream_outputs",
+    "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code", "error_message",
+    "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at", "provider", "provider_model", "effective",
 )  # fmt: skip
 
 _GUARDS: Mapping[Guard, str] = {
@@ -52,7 +52,7 @@ with wanted as (
     update tasks t set
         status = w.goal,
         version = t.version + 1,
-        updated_at = now(),
+        updated_at = case when w.reason = 'rewoken' then t.updated_at else now() end,  -- a ring is no sign of life
         wake_at = now() + make_interval(secs => w.wake_in_s),
         rung_at = case when w.goal = 'PENDING' then now() + make_interval(secs => w.wake_in_s) end,
         claimed_at = case when w.reason = 'claimed' then now() else t.claimed_at end,
@@ -159,7 +159,8 @@ def note_late(uow: UnitOfWork, id_: UUID, detail: Mapping[str, object]) -> None:
     """Write an event for what came too late to change anything. `detail` holds no prompt, key or link."""
     uow.execute(
         """insert into task_events (task_id, version, attempt, reason, from_status, to_status, stage, detail)
-           select id, version, attempt, 'late', status, status, stage, cast(:detail as jsonb) from tasks where id = :id""",
+           select id, version, attempt, 'late', status, status, stage, cast(:detail as jsonb)
+             from tasks where id = :id""",
         id=id_,
         detail=json.dumps(dict(detail)),
     )
@@ -203,7 +204,8 @@ def get(uow: UnitOfWork, id_: UUID) -> Row | None:
 def request_cancel(uow: UnitOfWork, id_: UUID) -> None:
     """Note that the caller wants it stopped. Does not raise `version`: a receipt on its way in must not be refused."""
     uow.execute(
-        "update tasks set cancel_requested_at = now() where id = :id and status = 'RUNNING' and cancel_requested_at is null",
+        """update tasks set cancel_requested_at = now()
+            where id = :id and status = 'RUNNING' and cancel_requested_at is null""",
         id=id_,
     )
 
@@ -214,9 +216,13 @@ def forget_key(uow: UnitOfWork, id_: UUID) -> None:
 
 
 def adopt_receipt(uow: UnitOfWork, id_: UUID, attempt: int, receipt: str) -> None:
-    """Keep the receipt of a job that was accepted after its task had ended, so that the vendor can be asked later."""
+    """Keep the receipt of a job that was accepted after its task had ended, so that the vendor can be asked later.
+
+    A live row is left alone: it has been claimed anew, and a receipt that came without a version would bar its way.
+    """
     uow.execute(
-        "update tasks set receipt = :receipt where id = :id and attempt = :attempt and receipt is null",
+        """update tasks set receipt = :receipt
+            where id = :id and attempt = :attempt and receipt is null and finished_at is not null""",
         id=id_,
         attempt=attempt,
         receipt=receipt,
