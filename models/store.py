@@ -21,8 +21,9 @@ from models.lifecycle import FINAL, TRANSITIONS, Change, Guard, Status
 _PATCHABLE = (
     "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "reconcile_tries",
     "poll_count", "failed_polls", "lost_polls", "empty_polls", "last_error", "progress", "upstream_outputs",
-    "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code", "error_message",
-    "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at", "provider", "provider_model", "effective",
+    "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code",
+    "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at", "provider",
+    "provider_model", "effective",
 )  # fmt: skip
 
 _GUARDS: Mapping[Guard, str] = {
