@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ import click
 from api.cli_http import Gateway, GatewayError
 from api.cli_output import example, first_line, json_option, settings_in_force
 from api.ports import holder, port_is_free
-from api.up_setup import InvalidSettingsError
+from api.up_setup import InvalidSettingsError, beside_up
 from models import migrations
 from models.db import TRANSIENT, Database
 from models.settings import Settings
@@ -150,6 +151,8 @@ def _workers(settings: Settings) -> Iterator[Check]:
     from tasks import app  # noqa: PLC0415  same as above
 
     try:
+        # celeryconfig saw this shell's variables only, not what a `weir up` beside us uses.
+        app.conf.update(broker_url=settings.env.broker_url, broker_transport_options={"socket_connect_timeout": 2})
         replies = app.control.inspect(timeout=_ANSWER_S).active_queues() or {}
     except Exception as exc:  # noqa: BLE001  same
         fix = "see the broker above"
@@ -174,7 +177,7 @@ def _keys(settings: Settings) -> Iterator[Check]:
 
 
 def _port(settings: Settings) -> Iterator[Check]:
-    host, port = settings.server.host, settings.server.port
+    host, port = settings.server.host, int(beside_up(os.environ).get("PORT") or settings.server.port)
     if port_is_free(port, host):
         yield Check(name="port", ok=None, found=f"{port} is free: the API does not run here")
         return

@@ -40,13 +40,17 @@ def json_option(command: Callable[P, R]) -> Callable[P, R]:
 def api_options(command: Callable[..., R]) -> Callable[..., R]:
     """--url and --key; the command gets a Gateway as its first argument."""
 
-    @click.option("--url", envvar="WEIR_URL", default=_DEFAULT_URL, show_default=True, help="The API (WEIR_URL).")
+    @click.option("--url", default=_url, help=f"The API (WEIR_URL); else the one of `weir up`, or {_DEFAULT_URL}.")
     @click.option("--key", envvar="WEIR_KEY", default="", help="The API key (WEIR_KEY); else the one of `weir up`.")
     @functools.wraps(command)
     def with_gateway(*args: object, url: str, key: str, **kwargs: object) -> R:
         return command(Gateway(url=url, key=key or _kept_key()), *args, **kwargs)
 
     return with_gateway
+
+
+def _url() -> str:
+    return beside_up(os.environ).get("WEIR_URL") or _DEFAULT_URL
 
 
 def _kept_key() -> str:

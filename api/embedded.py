@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from api.embedded_servers import Place, Postgres, ServerError, Valkey
-from api.ports import HOST, free_port, port_is_free
+from api.ports import free_port, port_is_free
 
 _AWAY = Path("/var/lib/weir")
 _ACCOUNT = "nobody"
@@ -140,18 +140,6 @@ def _state(path: Path) -> tuple[dict[str, int | str], bool]:
             state[key] = free_port()
     write_private(path, json.dumps(state, indent=1) + "\n")
     return state, new
-
-
-def known_addresses(data_dir: Path) -> dict[str, str]:
-    """WEIR_DATABASE_URL and WEIR_REDIS_URL of the embedded servers of this folder, as the last run had them; or {}."""
-    try:
-        state = json.loads((data_dir / "servers.json").read_text(encoding="utf-8"))
-        return {
-            "WEIR_DATABASE_URL": f"postgresql://weir:{state['postgres_password']}@{HOST}:{state['postgres_port']}/weir",
-            "WEIR_REDIS_URL": f"redis://:{state['valkey_password']}@{HOST}:{state['valkey_port']}/0",
-        }
-    except (OSError, ValueError, KeyError):
-        return {}
 
 
 def write_private(path: Path, text: str) -> None:

@@ -52,6 +52,7 @@ class Tree:
 
     children: list[Child] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
+    ready: bool = False
     stopping: bool = False
 
     def check(self) -> None:
@@ -81,23 +82,21 @@ def up(options: up_setup.Options, environ: Mapping[str, str]) -> int:
     _check_ports(plan)
     tree = Tree()
     with _signals(tree):
-        ready = False
         try:
             with ExitStack() as stack:
                 stack.callback(_say_stopped, plan)
-                code = _run(plan, tree, stack)
-                ready = True
+                code = _run(plan, tree, stack, environ)
                 if not options.once:
                     plan.say("", "Ctrl-C stops everything; the data stays.")
                     _watch(tree, plan)
                 return code
         except StoppedError:
-            return 0 if ready else INTERRUPTED
+            return 0 if tree.ready and not options.once else INTERRUPTED
         except ServerError as exc:
             raise click.ClickException(str(exc)) from None
 
 
-def _run(plan: Plan, tree: Tree, stack: ExitStack) -> int:
+def _run(plan: Plan, tree: Tree, stack: ExitStack, environ: Mapping[str, str]) -> int:
     """Start everything, say where it is, run the demo; the exit code so far."""
     stack.callback(_enter_stopping, tree)
     _start_servers(plan, tree, stack)
@@ -114,6 +113,9 @@ def _run(plan: Plan, tree: Tree, stack: ExitStack) -> int:
     key = up_setup.first_key(plan)
     gateway = Gateway(url=plan.url, key=key)
     _await_ready(gateway, tree)
+    plan.note(environ)
+    stack.callback(plan.forget)
+    tree.ready = True
     image, video, spare = plan.settings.workers.shares()
     plan.say("API", f"{plan.url}, documented at {plan.url}/docs")
     plan.say("Workers", f"{image} slots for images, {video} for videos, {spare} for any; beat sweeps")

@@ -6,7 +6,6 @@ Secrets that nobody gave are made once and kept in the data folder, each in a fi
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 import click
 
 from api.cli_http import USAGE
-from api.embedded import known_addresses, write_private
+from api.embedded import write_private
 from api.processes import with_our_programs
 from models import accounts
 from models.db import Database
@@ -33,6 +32,7 @@ SIMULATOR_PORT = 9100
 FLOWER_PORT = 5555
 _SIMULATOR_KEY = "sk-simulator"
 _USER = "local"
+_RUNNING = "up.json"
 
 
 class InvalidSettingsError(click.ClickException):
@@ -97,6 +97,15 @@ class Plan:
             "demo": [asdict(outcome) | {"file": outcome.file and str(outcome.file)} for outcome in outcomes],
         }
         click.echo(json.dumps(line))
+
+    def note(self, environ: Mapping[str, str]) -> None:
+        """Keep, while it runs, what the children were told beyond `environ`: for `beside_up`."""
+        told = {name: value for name, value in self.environ.items() if environ.get(name) != value and name != "PATH"}
+        write_private(self.data / _RUNNING, json.dumps(told | {"WEIR_URL": self.url}) + "\n")
+
+    def forget(self) -> None:
+        """It does not run any more."""
+        (self.data / _RUNNING).unlink(missing_ok=True)
 
     def follow(self, log: Path) -> None:
         """Show what is added to this log from now on, with --verbose."""
@@ -166,14 +175,15 @@ def _decided(plan: Plan) -> dict[str, str]:
 def beside_up(environ: Mapping[str, str]) -> dict[str, str]:
     """`environ` with what a `weir up` over the same data folder uses, where nothing else is said.
 
-    So `weir keys create` in a second terminal finds the embedded servers.
+    So `weir keys create` in a second terminal finds the embedded servers, and `weir tasks list` the API.
     """
     data = Path(environ.get("WEIR_DATA") or "data").absolute()
-    found = dict(known_addresses(data))
-    with contextlib.suppress(OSError):
-        found["WEIR_SECRET"] = (data / "secret").read_text(encoding="utf-8").strip()
-    known = {name: value for name, value in found.items() if not environ.get(name) and not environ.get(f"{name}_FILE")}
-    return dict(environ) | known
+    try:
+        found: dict[str, str] = json.loads((data / _RUNNING).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return dict(environ)
+    said = {name.removesuffix("_FILE") for name, value in environ.items() if value}
+    return dict(environ) | {name: value for name, value in found.items() if name not in said}
 
 
 def load_settings(environ: Mapping[str, str]) -> Settings:
