@@ -39,7 +39,7 @@ _EDGES = (0.0, *(SHORTEST_S * math.exp(_STEP * i) for i in range(1, BINS)), LONG
 _WIDTHS = tuple(end - start for start, end in pairwise(_EDGES))
 
 _NEVER_SAY_NEVER = 0.25  # observations spread over all bins: no age is so strange that nobody would ask
-_FIRST = 1.5  # queries due when the first is made: 5 % fewer at equal delay than at 1.0, since hardly any is done then
+_FIRST = 1.5  # queries due when the first is made: 2 % fewer at equal delay than with 1.0; hardly any is done before
 _QUIET_SHARE = 0.01  # until this share has ended it is quiet: waits may be longer than max_s
 _QUIET = 4  # ... but never longer than so many times max_s
 _OUTLIVED = 0.05  # of its age: about the wait of a task that is older than any seen before
