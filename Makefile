@@ -24,7 +24,7 @@ $(VENV)/local.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Weir and its tools into $(VENV) ..."
-	@$(PIP) -e '.[local,otel,dev]'
+	@$(PIP) -e '.[local,dev]'
 	@touch $@ $(VENV)/local.stamp
 
 setup: $(VENV)/dev.stamp ## Install everything needed to work on Weir
@@ -53,9 +53,10 @@ fmt: setup ## Format the code and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lint: setup ## Style and likely mistakes
+lint: setup ## Style, likely mistakes, unused and undeclared packages
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/deptry .
 
 types: setup ## Static types, strict
 	@$(BIN)/mypy
