@@ -1,0 +1,54 @@
+"""Everything across a socket that is not our database. Here: which adapters there are.
+
+The only importer of vendor files. A new vendor is one file and one line in PROVIDERS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from models.checked import suggest
+from models.settings import Polling, ProviderSettings, Retries, Settings, SettingsError
+from providers.dashscope import DashScope
+from providers.port import Provider
+
+
+class Factory(Protocol):
+    """Makes a provider from its settings and its key, without opening a connection.
+
+    An empty key means that none is needed, or that none is set.
+    """
+
+    def __call__(
+        self, name: str, settings: ProviderSettings, key: str, *, retries: Retries, polling: Polling
+    ) -> Provider: ...
+
+
+PROVIDERS: Mapping[str, Factory] = {"dashscope": DashScope}
+
+
+def catalogue(settings: Settings) -> dict[str, Provider]:
+    """Every configured provider by name, disabled ones too: their running tasks go on.
+
+    To be called once per process, after the fork. Raises SettingsError naming every unknown adapter
+    at once.
+    """
+    faults = [
+        f"providers.{name}.adapter: unknown adapter {one.adapter!r}"
+        f"{suggest(one.adapter, PROVIDERS)}"
+        for name, one in settings.providers.items()
+        if one.adapter not in PROVIDERS
+    ]
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return {
+        name: PROVIDERS[one.adapter](
+            name,
+            one,
+            settings.env.vendor_keys.get(one.api_key_env, ""),
+            retries=settings.retries,
+            polling=settings.polling,
+        )
+        for name, one in settings.providers.items()
+    }

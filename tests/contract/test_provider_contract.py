@@ -1,0 +1,358 @@
+"""What every provider keeps, whoever is behind it. A new vendor is one entry in VENDORS."""
+
+from __future__ import annotations
+
+import inspect as introspection
+import itertools
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from models.contract import Kind, resolve
+from models.failures import FAILURES, FailureKind
+from models.lifecycle import Canceled, Failed, Finished, Observation, Unknown, Unreadable, Working
+from models.presets import Presets
+from models.settings import (
+    Environment,
+    Polling,
+    ProviderSettings,
+    Results,
+    Retries,
+    Settings,
+    SettingsError,
+)
+from providers import PROVIDERS, catalogue
+from providers.calls import recorded
+from providers.fetch import Downloads
+from providers.port import (
+    Accepted,
+    CancelAnswer,
+    FindAnswer,
+    Job,
+    NotAccepted,
+    Outcome,
+    Provider,
+    Refused,
+    Uncertain,
+)
+from providers.sim import Simulator
+from tests.contract.raw_server import free_port
+
+_COUNT = itertools.count()
+KEY = "sk-contract-0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """How one vendor is reached in the simulator, and what is cheap to ask of it."""
+
+    path: str
+    models: dict[Kind, str]
+    cheap: dict[Kind, dict[str, object]]
+
+
+VENDORS = {
+    "dashscope": Vendor(
+        "/dashscope",
+        {Kind.IMAGE: "wan2.2-t2i-flash", Kind.VIDEO: "wan2.5-t2v-preview"},
+        {Kind.IMAGE: {"width": 512, "height": 640}, Kind.VIDEO: {"resolution": "480p"}},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def sim() -> Iterator[Simulator]:
+    with Simulator(image_s=(0, 0.02), video_s=(0, 0.02)) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A provider and what a test needs to ask it something."""
+
+    vendor: Vendor
+    provider: Provider
+    settings: ProviderSettings
+
+    def job(self, prompt: str = "a red cup", kind: Kind = Kind.IMAGE, **asked: object) -> Job:
+        model = self.vendor.models[kind]
+        bounds = self.provider.capabilities.models[model]
+        # Directives are counted per prompt, so each prompt is used once.
+        asked = {"prompt": f"{prompt} {next(_COUNT)}", **self.vendor.cheap[kind], **asked}
+        none = Presets.from_tables({})
+        found = resolve(kind, asked, bounds, none, strict=False, draw=lambda low, _: low + 7)
+        return Job(
+            task_id="task_1",
+            attempt=1,
+            kind=kind,
+            model=model,
+            effective=found.effective,
+            reference=f"ref-{time.monotonic_ns()}",
+            claimed_at_s=time.time(),
+        )
+
+    def receipt(self, prompt: str = "a red cup", kind: Kind = Kind.IMAGE, **asked: object) -> str:
+        outcome = self.provider.submit(self.job(prompt, kind, **asked))
+        assert isinstance(outcome, Accepted), outcome
+        return outcome.receipt
+
+    def seen(self, receipt: str, kind: Kind = Kind.IMAGE) -> Observation:
+        return self.provider.observe([receipt], kind)[receipt]
+
+    def ended(self, receipt: str, kind: Kind = Kind.IMAGE) -> Observation:
+        """The first observation that is more than "working"; waits for it with a deadline."""
+        end = time.monotonic() + 10
+        while isinstance(seen := self.seen(receipt, kind), Working):
+            assert time.monotonic() < end, "the simulator did not finish"
+        return seen
+
+
+def made(name: str, url: str) -> Bench:
+    vendor = VENDORS[name]
+    settings = ProviderSettings(
+        adapter=name, base_url=url + vendor.path, connect_s=1, submit_read_s=3, query_read_s=3
+    )
+    provider = PROVIDERS[name](
+        name, settings, KEY, retries=Retries(reads=0, async_submit=0), polling=Polling(round_s=5)
+    )
+    return Bench(vendor, provider, settings)
+
+
+@pytest.fixture(params=sorted(PROVIDERS))
+def bench(request: pytest.FixtureRequest, sim: Simulator) -> Bench:
+    return made(request.param, sim.url)
+
+
+def test_every_adapter_is_in_this_suite() -> None:
+    assert set(VENDORS) == set(PROVIDERS)
+
+
+def test_provider_has_the_ports_four_verbs_and_no_other(bench: Bench) -> None:
+    public = {name for name in dir(bench.provider) if not name.startswith("_")}
+    assert public == {"name", "capabilities", "submit", "observe", "cancel", "find"}
+    for verb in ("submit", "observe", "cancel", "find"):
+        ours = introspection.signature(getattr(type(bench.provider), verb))
+        assert list(ours.parameters) == list(
+            introspection.signature(getattr(Provider, verb)).parameters
+        )
+
+
+def test_capabilities_agree_with_themselves(bench: Bench) -> None:
+    can = bench.provider.capabilities
+    assert {bounds.kind for bounds in can.models.values()} == can.kinds
+    assert can.synchronous <= set(can.models)
+    assert all(bounds.source for bounds in can.models.values())
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_job_comes_to_a_real_file(bench: Bench, sim: Simulator, kind: Kind, tmp_path: Path) -> None:
+    receipt = bench.receipt(kind=kind)
+    done = bench.ended(receipt, kind)
+    assert isinstance(done, Finished)
+    (output,) = done.outputs
+    with Downloads(Results(allowed_networks=()), tmp_path).fetched(
+        replace(bench.settings, base_url=sim.url), output, kind
+    ) as got:
+        assert got.media.media_type.startswith(f"{kind.value}/")
+        assert (got.media.duration_s is not None) == (kind is Kind.VIDEO)
+        if kind is Kind.IMAGE:
+            effective = bench.job().effective
+            assert (got.media.width, got.media.height) == (effective["width"], effective["height"])
+
+
+def test_partial_result_names_what_is_missing(bench: Bench) -> None:
+    done = bench.ended(bench.receipt("x [[sim: partial 1]]", image_count=3))
+    assert isinstance(done, Finished)
+    assert (len(done.outputs), len(done.missing)) == (1, 2)
+
+
+def _refused_port(_: str) -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
+SUBMITS: dict[str, tuple[str, type[Outcome], FailureKind]] = {
+    "429 1 9": ("429 1 9", NotAccepted, FailureKind.RATE_LIMITED),
+    "lost answer": ("lost-answer", Uncertain, FailureKind.UNREADABLE),
+    "reset": ("reset", Uncertain, FailureKind.UNREADABLE),
+    "half": ("half", Uncertain, FailureKind.UNREADABLE),
+    "page": ("502", Uncertain, FailureKind.SERVER_ERROR),
+    "page after accepting": ("accepted-504", Uncertain, FailureKind.SERVER_ERROR),
+    "filtered": ("reject", Refused, FailureKind.CONTENT_FILTERED),
+    "wrong": ("reject InvalidParameter", Refused, FailureKind.INVALID_PARAMETER),
+}
+
+
+@pytest.mark.parametrize("name", SUBMITS)
+def test_submit_never_raises_and_its_word_fits_the_failure(bench: Bench, name: str) -> None:
+    directive, word, kind = SUBMITS[name]
+    with recorded() as calls:
+        outcome = bench.provider.submit(bench.job(f"x [[sim: {directive}]]"))
+    assert isinstance(outcome, word)
+    assert not isinstance(outcome, Accepted)
+    assert outcome.error.kind is kind
+    assert [(call.operation, call.verdict) for call in calls] == [("submit", kind.value)]
+    assert FAILURES[kind].certain == (word is not Uncertain)
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_vendor_that_is_away_is_never_an_exception(name: str) -> None:
+    bench = made(name, _refused_port(name))
+    outcome = bench.provider.submit(bench.job())
+    assert isinstance(outcome, NotAccepted)
+    assert outcome.error.kind is FailureKind.NOT_SENT
+    seen = bench.provider.observe([f"r-{n}" for n in range(12)], Kind.IMAGE)
+    assert {type(one) for one in seen.values()} == {Unreadable}
+    assert bench.provider.cancel(replace(bench.job(), receipt="r")) is CancelAnswer.UNCLEAR
+    assert bench.provider.find(bench.job()) is FindAnswer.UNCLEAR
+
+
+@pytest.mark.parametrize(
+    ("directive", "kind"),
+    [("fail", FailureKind.PROVIDER_ERROR), ("filtered", FailureKind.CONTENT_FILTERED)],
+)
+def test_failed_job_has_a_reason_and_the_vendors_code(
+    bench: Bench, directive: str, kind: FailureKind
+) -> None:
+    failed = bench.ended(bench.receipt(f"x [[sim: {directive}]]"))
+    assert isinstance(failed, Failed)
+    assert failed.error.kind is kind
+    assert failed.error.upstream_code
+    assert failed.error.message
+
+
+@pytest.mark.parametrize(
+    ("directive", "seen"),
+    [
+        ("poll-502", Unreadable),
+        ("poll-half", Unreadable),
+        ("poll-reset", Unreadable),
+        ("poll-429 1 9", Unreadable),
+    ],
+)
+def test_broken_answer_to_a_query_is_no_news(
+    bench: Bench, directive: str, seen: type[Observation]
+) -> None:
+    receipt = bench.receipt(f"x [[sim: {directive}]] [[sim: stuck]]")
+    assert isinstance(bench.seen(receipt), seen)
+    assert isinstance(bench.seen(receipt), Working)
+
+
+def test_unknown_word_is_working(bench: Bench) -> None:
+    assert bench.seen(bench.receipt("x [[sim: word POSTPROCESSING]]")) == Working(
+        word="POSTPROCESSING"
+    )
+
+
+def test_job_nobody_knows_is_unknown_and_working_ones_are_told_apart(bench: Bench) -> None:
+    alive = [bench.receipt("x [[sim: stuck]]") for _ in range(7)]
+    seen = bench.provider.observe([*alive, "no-such-job", *alive], Kind.IMAGE)
+    assert seen.keys() == {*alive, "no-such-job"}
+    assert isinstance(seen["no-such-job"], Unknown)
+    assert all(isinstance(seen[receipt], Working) for receipt in alive)
+
+
+def test_nothing_to_ask_is_no_call(bench: Bench) -> None:
+    with recorded() as calls:
+        assert bench.provider.observe([], Kind.IMAGE) == {}
+    assert calls == []
+
+
+def test_round_of_many_takes_few_calls_where_the_vendor_can_list(bench: Bench) -> None:
+    alive = [bench.receipt("x [[sim: stuck]]") for _ in range(12)]
+    with recorded() as calls:
+        bench.provider.observe(alive, Kind.IMAGE)
+    assert all(call.operation == "observe" for call in calls)
+    assert {receipt for call in calls for receipt in call.receipts} == set(alive)
+    if bench.provider.capabilities.list_call:
+        assert len(calls) < len(alive) / 2
+
+
+def test_cancel_stops_what_waits_and_no_other(bench: Bench) -> None:
+    if not bench.provider.capabilities.cancel:
+        pytest.skip("this vendor cannot cancel")
+    first, second = (
+        bench.receipt("x [[sim: stuck PENDING]]"),
+        bench.receipt("x [[sim: stuck PENDING]]"),
+    )
+    assert bench.provider.cancel(replace(bench.job(), receipt=first)) is CancelAnswer.CONFIRMED
+    assert isinstance(bench.seen(first), Canceled)
+    assert isinstance(bench.seen(second), Working)
+    assert bench.provider.cancel(replace(bench.job(), receipt=first)) is not CancelAnswer.CONFIRMED
+
+
+def test_cancel_that_comes_too_late_is_refused(bench: Bench) -> None:
+    receipt = bench.receipt()
+    bench.ended(receipt)
+    assert bench.provider.cancel(replace(bench.job(), receipt=receipt)) is CancelAnswer.REFUSED
+
+
+def test_find_says_what_it_can(bench: Bench) -> None:
+    job = bench.job("x [[sim: lost-answer]]")
+    bench.provider.submit(job)
+    found = bench.provider.find(job)
+    if bench.provider.capabilities.find:
+        assert isinstance(found, str)
+        assert not isinstance(found, FindAnswer)
+    else:
+        assert found is FindAnswer.UNCLEAR
+
+
+def test_submits_side_by_side_are_jobs_of_their_own(bench: Bench) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        receipts = list(pool.map(lambda n: bench.receipt(f"cup {n} [[sim: stuck]]"), range(24)))
+    assert len(set(receipts)) == 24
+
+
+def test_key_shows_nowhere(bench: Bench) -> None:
+    with recorded() as calls:
+        outcomes = [
+            bench.provider.submit(bench.job(f"x [[sim: {what}]]"))
+            for what in ("502", "reject", "reset")
+        ]
+    for shown in (bench.provider, bench.provider.capabilities, outcomes, calls, bench.job()):
+        assert KEY not in repr(shown)
+        assert "[[sim" not in repr(shown)  # the prompt
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_building_opens_no_connection(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a connection at construction")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    made(name, "http://vendor.example")
+
+
+# --- the catalogue ---
+
+
+def _settings(**providers: str) -> Settings:
+    return Settings(
+        providers={
+            name: ProviderSettings(
+                adapter=adapter, base_url="http://h", api_key_env="K", enabled=name != "off"
+            )
+            for name, adapter in providers.items()
+        },
+        env=Environment(vendor_keys={"K": KEY}),
+    )
+
+
+def test_catalogue_has_every_configured_provider_by_its_name() -> None:
+    found = catalogue(_settings(wan="dashscope", off="dashscope"))
+    assert {name: provider.name for name, provider in found.items()} == {"wan": "wan", "off": "off"}
+
+
+def test_catalogue_names_every_unknown_adapter_with_a_suggestion() -> None:
+    with pytest.raises(SettingsError) as caught:
+        catalogue(_settings(a="dashscop", b="dashscope", c="nothing"))
+    assert str(caught.value).splitlines() == [
+        "providers.a.adapter: unknown adapter 'dashscop'; did you mean 'dashscope'?",
+        "providers.c.adapter: unknown adapter 'nothing'",
+    ]
