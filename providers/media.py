@@ -134,12 +134,38 @@ def _is_whole(file: BinaryIO, size: int, name: str) -> bool:
     if name == "WEBP":
         file.seek(4)
         return int.from_bytes(file.read(4), "little") + 8 <= size
-    endings = {"PNG": b"IEND\xae\x42\x60\x82", "JPEG": b"\xff\xd9", "GIF": b";"}
+    if name == "GIF":
+        return _gif_ends(file)
     file.seek(max(0, size - 4096))
-    tail = file.read(4096)
-    # Some encoders pad after the end, so it need not be the very last byte; a cut one does not have
-    # it at all.
-    return endings[name] in tail if name != "GIF" else tail.rstrip(b"\0").endswith(b";")
+    # Some encoders pad after the end, so it need not be the very last byte; a cut one lacks it.
+    return {"PNG": b"IEND\xae\x42\x60\x82", "JPEG": b"\xff\xd9"}[name] in file.read(4096)
+
+
+def _gif_ends(file: BinaryIO) -> bool:
+    """Whether the blocks of a GIF lead to its trailer; its last byte alone may be any pixel's.
+
+    Raises IndexError where a block is cut.
+    """
+    file.seek(10)
+    _skip_palette(file, file.read(3)[0])
+    while kind := file.read(1):
+        if kind == b";":
+            return True
+        if kind == b"!":
+            file.seek(1, os.SEEK_CUR)
+        elif kind == b",":
+            _skip_palette(file, file.read(9)[8])
+            file.seek(1, os.SEEK_CUR)
+        elif kind != b"\0":
+            return False
+        while kind != b"\0" and (length := file.read(1)[0]):
+            file.seek(length, os.SEEK_CUR)
+    return False
+
+
+def _skip_palette(file: BinaryIO, flags: int) -> None:
+    if flags & 0x80:
+        file.seek(3 << ((flags & 7) + 1), os.SEEK_CUR)
 
 
 class _Box(NamedTuple):

@@ -255,6 +255,16 @@ def test_picture_that_was_cut_is_noticed_wherever(name: str) -> None:
         refused(whole[:length])
 
 
+def test_gif_that_was_cut_behind_a_semicolon_is_no_whole_one() -> None:
+    whole = picture(
+        "GIF", (200, 200)
+    )  # enough noise for its trailer's byte to be in the pixels too
+    cuts = [n + 1 for n in range(len(whole) - 1) if whole[n] == ord(";")]
+    assert cuts
+    for length in cuts:
+        refused(whole[:length])
+
+
 @pytest.mark.parametrize(
     "content",
     [
