@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from sqlalchemy import Engine, TextClause, create_engine, exc, text
 from sqlalchemy.engine import Connection, CursorResult, make_url
@@ -98,7 +98,7 @@ class Database:
         """Close every connection."""
         self.engine.dispose()
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:

@@ -2,7 +2,7 @@
 
 A row answers four questions about a kind: may the same call be repeated, does it count against the breaker, is it
 *certain* that the vendor refused it, failed it or never got it, so that nothing of ours runs on or was paid for (only
-then may the same idempotency key start again), and may the caller try again with a new key. The kind's value is the public `error.code`. Reading any of these anywhere else is a defect.
+then may the same idempotency key start again), and may the caller try again with a new key.
 
 Adding a kind: one line here. `providers/http.py` maps statuses, bodies and exceptions to kinds; a test walks all of
 requests' exceptions and every status from 100 to 599.

@@ -1,9 +1,9 @@
-"""PURE  The state machine: what may happen to a task, as data, and what to do about what a vendor says.
+r"""PURE  The state machine: what may happen to a task, as data, and what to do about what a vendor says.
 
     (new) --accepted--> PENDING --claimed--> RUNNING --finished--> SUCCESS
-                          |  ^                 |  \\--refused----> FAILED
-                          |  '--not_accepted---'  \\--cancelled--> CANCELED
-                          '--refused, deadline, cancelled          \\--deadline, stuck--> TIMEOUT
+                          |  ^                 |  \--refused----> FAILED
+                          |  '--not_accepted---'  \--cancelled--> CANCELED
+                          '--refused, deadline, cancelled          \--deadline, stuck--> TIMEOUT
 
 A final state has two exits and no more: `reconciled` (TIMEOUT, or FAILED submit_unconfirmed, whose truth was found
 out later) and `restarted` (a failure that is certain, when the caller repeats key and body).
@@ -245,7 +245,9 @@ Decision = Wait | Fetch | End | Ignore
 PATIENCE = 3  # definite "no such job", or "done" without a result, in a row before the task is given up
 
 
-def decide(task: View, seen: Observation, now: datetime, policy: backoff.Policy, jitter: float) -> Decision:
+def decide(  # noqa: PLR0911  one return an observation is the table it stands for
+    task: View, seen: Observation, now: datetime, policy: backoff.Policy, jitter: float
+) -> Decision:
     """What one observation means for one row. Total and pure.
 
     `now` is the database's clock, `jitter` in [0, 1). A row that is not generating ignores everything: submit and

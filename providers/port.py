@@ -41,9 +41,7 @@ class ProviderError(Exception):
 
     def error(self) -> Error:
         """The same as a value for the row."""
-        return Error(
-            kind=self.kind, message=str(self), upstream_code=self.upstream_code, http_status=self.http_status
-        )
+        return Error(kind=self.kind, message=str(self), upstream_code=self.upstream_code, http_status=self.http_status)
 
 
 @dataclass(frozen=True, kw_only=True)

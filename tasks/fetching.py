@@ -83,7 +83,8 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
     kind = Kind(row["type"])
     with recorded() as calls:
         items, error = bring(rt, row, row["upstream_outputs"])
-    if error is not None and FAILURES[error.kind].retryable and row["fetch_tries"] + 1 < rt.settings.retries.fetch_attempts:
+    left = rt.settings.retries.fetch_attempts - row["fetch_tries"] - 1
+    if error is not None and FAILURES[error.kind].retryable and left > 0:
         wait_s = backoff.countdown(row["fetch_tries"], _RETRY, rt.jitter())
         moved = moves.apply(rt, row, version, _later(rt, row, items, error, wait_s), calls)
         if moved is not None:

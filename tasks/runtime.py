@@ -79,7 +79,7 @@ def build(settings: Settings, *, pool: int = 8) -> Runtime:
 
 
 def runtime() -> Runtime:
-    """This process's runtime, built at the first call and again in a forked child."""
+    """The runtime of this process, built at the first call and again in a forked child."""
     global _built  # noqa: PLW0603  one per process, and a process is what this is about
     with _lock:
         if _built is None or _built[0] != os.getpid():

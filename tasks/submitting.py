@@ -107,9 +107,7 @@ def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequenc
         moves.wake_next(rt, row["provider"], kind)
 
 
-def _write(
-    rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome, calls: Sequence[Call]
-) -> int | None:
+def _write(rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome, calls: Sequence[Call]) -> int | None:
     """Commit the outcome; the new version, or None when the row has ended meanwhile.
 
     Safe to repeat: a receipt that is in the row already was written by an earlier try whose COMMIT was cut.
@@ -207,4 +205,3 @@ def find_lost(rt: Runtime, row: Row) -> None:
         outcome = ask(rt, provider, row, doubt)
     # the claim raised the count; settle counts from before the claim, as submit does
     settle(rt, {**row, "upstream_call_count": row["upstream_call_count"] - 1}, row["version"], outcome, calls)
-

@@ -60,7 +60,6 @@ def _expire(rt: Runtime, uow: UnitOfWork, done: Counter[str]) -> None:
     done["timed_out"] += len(_apply(uow, late, lambda row: moves.timed_out(row, error, Reason.DEADLINE)))
 
 
-
 def _apply(uow: UnitOfWork, rows: Sequence[Row], change: Callable[[Row], Change]) -> dict[object, int]:
     moved = store.apply_all(uow, [store.Proposal(id=r["id"], version=r["version"], change=change(r)) for r in rows])
     return dict(moved.items())

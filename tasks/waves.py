@@ -64,7 +64,7 @@ def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int,
     return _plan(rt, provider, kind, mine, ticking=ticking, idle_rounds=0 if ended else idle_rounds + 1)
 
 
-def settle(  # noqa: PLR0913  a round's whole harvest
+def settle(
     rt: Runtime,
     provider: str,
     kind: Kind,
@@ -98,9 +98,7 @@ def _leaves(change: Change) -> bool:
     return change.to is not Status.RUNNING or change.fields["stage"] == Stage.FETCHING
 
 
-def _follow(
-    rt: Runtime, provider: str, kind: Kind, left: Sequence[store.Proposal], moved: Mapping[UUID, int]
-) -> None:
+def _follow(rt: Runtime, provider: str, kind: Kind, left: Sequence[store.Proposal], moved: Mapping[UUID, int]) -> None:
     for proposal in left:
         if proposal.change.to is Status.RUNNING:
             bell.ring(kind, "fetch", proposal.id, moved[proposal.id])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from dataclasses import dataclass
 from uuid import UUID
 
+import redis
 from uuid_utils.compat import uuid7
 
 from models import accounts, line, store
@@ -48,7 +49,7 @@ class World:
     @classmethod
     def build(cls, settings: Settings, *, pool: int = 8) -> World:
         """Over the test's own database and Valkey."""
-        app.conf.broker_url = settings.env.broker_url
+        app.conf.update(broker_url=settings.env.broker_url)
         provider = Scripted()
         rt = Runtime(
             settings=settings,
@@ -64,7 +65,7 @@ class World:
         """A PENDING task; its id."""
         id_ = uuid7()
         with self.rt.db.unit_of_work() as uow:
-            values = {
+            values: dict[str, object] = {
                 "id": id_, "user_id": accounts.ensure_user(uow, user), "key_id": None, "type": kind, "order_id": "",
                 "idempotency_key": None, "fingerprint": None, "priority": 1, "model": "picture", "provider": "wan",
                 "provider_model": "wan2.2-t2i-flash", "input": {}, "adjustments": [], "metadata": {},
@@ -123,11 +124,8 @@ class World:
     def reasons(self, id_: UUID) -> list[str]:
         """The reasons of the task's events, in order."""
         with self.rt.db.unit_of_work() as uow:
-            return [r["reason"] for r in self._events(uow, id_)]
-
-    @staticmethod
-    def _events(uow: object, id_: UUID) -> Sequence[Row]:
-        return uow.all("select * from task_events where task_id = :id order by id", id=id_)  # type: ignore[attr-defined]
+            rows = uow.all("select reason from task_events where task_id = :id order by id", id=id_)
+        return [r["reason"] for r in rows]
 
     def calls(self, id_: UUID) -> list[str]:
         """The operations of the task's upstream calls, in order."""
@@ -138,8 +136,7 @@ class World:
     def messages(self) -> list[str]:
         """The Celery ids that lie in the broker now, of every queue and priority, oldest first within one."""
         found = []
-        with app.connection_for_write() as connection:
-            client = connection.default_channel.client
+        with redis.Redis.from_url(self.rt.settings.env.redis_url) as client:
             for key in sorted(client.scan_iter(match="*")):
                 if client.type(key) == b"list":
                     found += [_id_of(raw) for raw in reversed(client.lrange(key, 0, -1))]
@@ -147,6 +144,4 @@ class World:
 
 
 def _id_of(raw: bytes) -> str:
-    import json  # noqa: PLC0415  only here
-
     return str(json.loads(raw)["headers"]["id"])

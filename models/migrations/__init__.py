@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 
 
 def config(url: str) -> Config:
-    """alembic's configuration for one database; there is no alembic.ini."""
+    """The configuration for one database; there is no alembic.ini."""
     made = Config()
     made.set_main_option("script_location", str(Path(__file__).parent))
     made.attributes["url"] = url

@@ -39,7 +39,7 @@ FINAL = ("SUCCESS", "FAILED", "TIMEOUT", "CANCELED")
 
 
 @pytest.fixture
-def live(servers: EmbeddedServers, database_url: str, redis_url: str, data_dir: Path) -> Iterator[Live]:
+def live(database_url: str, redis_url: str, data_dir: Path) -> Iterator[Live]:
     """Two workers of four threads and a spare of one, room for 200, over the session's servers."""
     with Live(database_url=database_url, redis_url=redis_url, data_dir=data_dir, toml=ROOM) as running:
         yield running
@@ -111,7 +111,7 @@ def test_waiting_tasks_hold_no_worker_slot(live: Live) -> None:
     until(lambda: all(r["receipt"] for r in _rows(live)), saying=live.tails)
     from tasks import app  # noqa: PLC0415  over this test's broker
 
-    app.conf.broker_url = live.environ["WEIR_REDIS_URL"]
+    app.conf.update(broker_url=live.environ["WEIR_REDIS_URL"])
     held = 0
     for _ in range(5):
         active = app.control.inspect(timeout=1.0).active() or {}
