@@ -17,6 +17,15 @@ TASK_EXAMPLE = "task_06f2k3v0c8q7h9d1m4z5x6y7w8"
 TASK_PATTERN = "^task_[0-7][0-9a-hjkmnp-tv-z]{25}$"
 
 
+class Open(ma.Schema):
+    """An answer to which fields may be added: clients ignore what they do not know."""
+
+    class Meta:
+        """Says so to the document's writer."""
+
+        unknown = ma.INCLUDE
+
+
 def _said(doc: str, **more: object) -> dict[str, object]:
     return {"description": doc, **more}
 
@@ -58,7 +67,7 @@ def _texts(doc: str) -> fields.List[Any]:
     return fields.List(fields.String(), required=True, metadata=_said(doc))
 
 
-class ProblemError(ma.Schema):
+class ProblemError(Open):
     """One fault; exactly one of pointer, parameter and header."""
 
     pointer = fields.String(metadata=_said("JSON Pointer into the body, as a fragment"))
@@ -70,7 +79,7 @@ class ProblemError(ma.Schema):
     nearest = fields.List(fields.Raw(), metadata=_said("legal values close to the one that was sent"))
 
 
-class Problem(ma.Schema):
+class Problem(Open):
     """An RFC 9457 problem. Further members are listed with each type at /problems/<slug>."""
 
     type = _text("/problems/<slug>", format="uri-reference")
@@ -83,14 +92,14 @@ class Problem(ma.Schema):
     errors = fields.List(fields.Nested(ProblemError), metadata=_said("every fault of the request"))
 
 
-class Cost(ma.Schema):
+class Cost(Open):
     """Money, in millionths of the currency."""
 
     micros = _whole("0 until the task ended with a result")
     currency = _text("ISO 4217")
 
 
-class Output(ma.Schema):
+class Output(Open):
     """One delivered file."""
 
     url = _text("stable; needs the API key", format="uri-reference")
@@ -105,7 +114,7 @@ class Output(ma.Schema):
     signed_url_expires_at = fields.String(metadata=_said("", format="date-time"))
 
 
-class Adjustment(ma.Schema):
+class Adjustment(Open):
     """One way in which the effective values are not what was asked."""
 
     field = _text()
@@ -115,7 +124,7 @@ class Adjustment(ma.Schema):
     detail = _text()
 
 
-class TaskError(ma.Schema):
+class TaskError(Open):
     """Why a task ended without its result."""
 
     code = _text()
@@ -125,7 +134,7 @@ class TaskError(ma.Schema):
     upstream_code = _text("the vendor's own code", null=True)
 
 
-class Missing(ma.Schema):
+class Missing(Open):
     """One output that did not come."""
 
     code = _text()
@@ -133,7 +142,7 @@ class Missing(ma.Schema):
     upstream_code = _text(null=True)
 
 
-class Links(ma.Schema):
+class Links(Open):
     """Where to go on."""
 
     self = _text(format="uri-reference")
@@ -141,7 +150,7 @@ class Links(ma.Schema):
     cancel = _text("DELETE this", format="uri-reference")
 
 
-class Task(ma.Schema):
+class Task(Open):
     """A task. What does not apply is null, never absent; further fields and status words may come."""
 
     task_id = _text(pattern=TASK_PATTERN, examples=[TASK_EXAMPLE])
@@ -181,7 +190,7 @@ class Task(ma.Schema):
     links = fields.Nested(Links, required=True)
 
 
-class TaskList(ma.Schema):
+class TaskList(Open):
     """One page, newest first."""
 
     data = _list(Task, "")
@@ -189,7 +198,7 @@ class TaskList(ma.Schema):
     next_cursor = _text("send as `cursor` with the same filters", null=True)
 
 
-class Event(ma.Schema):
+class Event(Open):
     """One transition."""
 
     at = _time("")
@@ -202,7 +211,7 @@ class Event(ma.Schema):
     detail = _object("")
 
 
-class UpstreamCall(ma.Schema):
+class UpstreamCall(Open):
     """One call to the vendor."""
 
     at = _time("")
@@ -216,7 +225,7 @@ class UpstreamCall(ma.Schema):
     asked_about = _whole("how many tasks the call asked about")
 
 
-class History(ma.Schema):
+class History(Open):
     """All that happened to a task, the latest 1000 lines of each kind."""
 
     task_id = _text()
@@ -231,7 +240,7 @@ class History(ma.Schema):
     upstream_calls = _list(UpstreamCall, "")
 
 
-class Price(ma.Schema):
+class Price(Open):
     """What one unit costs."""
 
     micros = _whole()
@@ -239,7 +248,7 @@ class Price(ma.Schema):
     per = _text("image or second")
 
 
-class Model(ma.Schema):
+class Model(Open):
     """A model as callers name it."""
 
     model = _text()
@@ -252,13 +261,13 @@ class Model(ma.Schema):
     parameters = _object("JSON Schema of its parameters, with its bounds; of the first provider")
 
 
-class ModelList(ma.Schema):
+class ModelList(Open):
     """Every model."""
 
     data = _list(Model, "")
 
 
-class Provider(ma.Schema):
+class Provider(Open):
     """One configured way to a vendor."""
 
     provider = _text()
@@ -270,13 +279,13 @@ class Provider(ma.Schema):
     max_in_flight = _whole("the cap")
 
 
-class ProviderList(ma.Schema):
+class ProviderList(Open):
     """Every provider."""
 
     data = _list(Provider, "")
 
 
-class QueueState(ma.Schema):
+class QueueState(Open):
     """The live tasks of one type."""
 
     type = _words(Kind, "")
@@ -286,7 +295,7 @@ class QueueState(ma.Schema):
     oldest_waiting_s = _number("seconds the longest has waited", null=True)
 
 
-class State(ma.Schema):
+class State(Open):
     """How the installation is doing."""
 
     queues = _list(QueueState, "")
@@ -296,7 +305,7 @@ class State(ma.Schema):
     sweep_age_s = _number("seconds since the sweep last ran; null: never", null=True)
 
 
-class UsageLine(ma.Schema):
+class UsageLine(Open):
     """What ended on one UTC day."""
 
     day = _text(format="date")
@@ -310,21 +319,21 @@ class UsageLine(ma.Schema):
     at_risk = _whole("tasks whose upstream money may be lost")
 
 
-class Usage(ma.Schema):
+class Usage(Open):
     """The caller's own usage, newest day first."""
 
     days = _whole("how far back")
     data = _list(UsageLine, "")
 
 
-class Check(ma.Schema):
+class Check(Open):
     """One dependency."""
 
     status = _text("pass, warn or fail")
     ms = _whole("milliseconds it took")
 
 
-class Health(ma.Schema):
+class Health(Open):
     """Whether the process can serve."""
 
     status = _text("pass, warn or fail")
