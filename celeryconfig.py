@@ -17,9 +17,20 @@ task_ignore_result = True
 accept_content = ["json"]  # never pickle: whoever can write to the broker would run code in workers
 task_serializer = "json"
 
-imports = ("tasks.steps", "tasks.waves", "tasks.sweep", "tasks.signals")  # no autodiscovery: it looks for other names
+imports = (
+    "tasks.steps",
+    "tasks.waves",
+    "tasks.sweep",
+    "tasks.retention",
+    "tasks.signals",
+)  # no autodiscovery: it looks for other names
 task_queues = [Queue("image"), Queue("video"), Queue("default")]
-task_routes = {"image.*": {"queue": "image"}, "video.*": {"queue": "video"}, "sweep": {"queue": "default"}}
+task_routes = {
+    "image.*": {"queue": "image"},
+    "video.*": {"queue": "video"},
+    "sweep": {"queue": "default"},
+    "retention": {"queue": "default"},
+}
 task_default_queue = "default"  # a forgotten route must not land on a provider's queue
 task_create_missing_queues = False  # a mistyped queue fails at publish, not silently
 
@@ -46,6 +57,7 @@ beat_schedule = {
         "schedule": float(_settings.sweep.every_s),
         "options": {"queue": "default", "expires": 2 * _settings.sweep.every_s},
     },
+    "retention": {"task": "retention", "schedule": 3600.0, "options": {"queue": "default", "expires": 3600}},
 }
 
 broker_transport_options = {

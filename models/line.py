@@ -349,22 +349,6 @@ def restart_wave(uow: UnitOfWork, provider: str, kind: Kind) -> int:
     return version
 
 
-def forget_expired_keys(uow: UnitOfWork, settings: Settings, limit: int) -> int:
-    """Take expired idempotency keys off ended tasks; how many. They were ignored from the moment they expired."""
-    result = uow.execute(
-        """update tasks set idempotency_key = null, fingerprint = null where id in (
-               select id from tasks
-                where idempotency_key is not null and finished_at is not null
-                  and finished_at < now() - case when status = 'SUCCESS' then make_interval(days => :days)
-                                                 else make_interval(hours => :hours) end
-                order by finished_at limit :limit for update skip locked)""",
-        days=settings.idempotency.success_days,
-        hours=settings.idempotency.ended_hours,
-        limit=limit,
-    )
-    return result.rowcount
-
-
 def mark(uow: UnitOfWork, name: str) -> None:
     """Note that something periodic just ran."""
     uow.execute(

@@ -140,7 +140,7 @@ class Results:
     video_max_bytes: int = _num(2_000_000_000, 1024, 10**11, "largest video accepted from a vendor, bytes")
     fetch_s: float = _num(120.0, 1, 3600, "time for one download in all, seconds")
     allowed_networks: tuple[str, ...] = field(
-        default=("127.0.0.0/8",),
+        default=(),
         metadata={"doc": "private networks results may come from, besides the provider's own host"},
     )
 
@@ -152,6 +152,15 @@ class Idempotency:
     success_days: int = _num(30, 1, 3650, "after SUCCESS")
     ended_hours: int = _num(24, 1, 87_600, "after FAILED, CANCELED or TIMEOUT")
     live_hours: int = _num(48, 1, 87_600, "while the task lives")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """When what has outlived its days is removed."""
+
+    archive_days: int = _num(30, 1, 3650, "days after its end until a task moves into the archive in storage")
+    quiet_from_hour: int = _num(1, 0, 24, "first hour (UTC) of the time in which removals run")
+    quiet_to_hour: int = _num(5, 0, 24, "hour (UTC) at which that time ends; equal to the first: any hour once a day")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +235,7 @@ class Settings:
     sweep: Sweep = field(default_factory=Sweep)
     results: Results = field(default_factory=Results)
     idempotency: Idempotency = field(default_factory=Idempotency)
+    retention: Retention = field(default_factory=Retention)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     presets: Mapping[str, object] = field(default_factory=dict)

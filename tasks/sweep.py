@@ -44,7 +44,6 @@ def sweep_once(rt: Runtime) -> Counter[str]:
         _rewake(rt, uow, done, rings)
         _restart_waves(rt, uow, done, rings)
         _reconcile(rt, uow, done, rings)
-        done["keys_forgotten"] += line.forget_expired_keys(uow, rt.settings, rt.settings.sweep.batch)
         waiting = line.waiting_lines(uow)
     for ring in rings:
         ring()

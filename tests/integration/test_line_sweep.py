@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from models import line
+from models import line, retention
 from models.db import Database, UnitOfWork
 from models.fields import Kind
 from models.lifecycle import FINAL, Stage, Status
@@ -119,7 +119,7 @@ def test_a_key_is_forgotten_when_its_time_is_over(db: Database, status: Status, 
     with db.unit_of_work() as uow:
         key: dict[str, Any] = {"idempotency_key": "k", "fingerprint": b"f"}
         id_ = factories.add_task(uow, status, finished_at=-age, **key)
-        assert line.forget_expired_keys(uow, OPEN, 10) == (0 if kept else 1)
+        assert retention.forget_expired_keys(uow, OPEN, 10) == (0 if kept else 1)
     assert (factories.row_of(db, id_)["idempotency_key"] is not None) is kept
 
 
@@ -127,7 +127,7 @@ def test_the_key_of_a_live_task_is_not_forgotten(db: Database) -> None:
     brief = replace(OPEN, idempotency=Idempotency(success_days=1, ended_hours=1, live_hours=1))
     with db.unit_of_work() as uow:
         factories.add_task(uow, created_at=timedelta(days=-9), idempotency_key="k", fingerprint=b"f")
-        assert line.forget_expired_keys(uow, brief, 10) == 0
+        assert retention.forget_expired_keys(uow, brief, 10) == 0
 
 
 def test_keys_are_forgotten_in_bounded_batches(db: Database) -> None:
@@ -135,7 +135,7 @@ def test_keys_are_forgotten_in_bounded_batches(db: Database) -> None:
         for n in range(3):
             key: dict[str, Any] = {"idempotency_key": f"k{n}", "fingerprint": b"f"}
             factories.add_task(uow, Status.CANCELED, finished_at=timedelta(days=-2), **key)
-        assert [line.forget_expired_keys(uow, OPEN, 2) for _ in range(3)] == [2, 1, 0]
+        assert [retention.forget_expired_keys(uow, OPEN, 2) for _ in range(3)] == [2, 1, 0]
 
 
 def test_a_mark_says_when_something_last_ran(db: Database) -> None:

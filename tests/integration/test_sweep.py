@@ -181,20 +181,6 @@ def test_sweep_passes_over_a_locked_row(world: World) -> None:
     assert (world.row(locked)["status"], world.row(free)["status"]) == ("PENDING", "TIMEOUT")
 
 
-def test_expired_keys_are_forgotten_and_young_ones_kept(world: World) -> None:
-    old, young = world.add(), world.add()
-    for id_, days in ((old, 31), (young, 29)):
-        world.submit(id_)
-        world.sql(
-            """update tasks set status = 'SUCCESS', stage = null, idempotency_key = cast(id as text), fingerprint = 'x',
-                      finished_at = now() - make_interval(days => :days) where id = :id""",
-            id=id_,
-            days=days,
-        )
-    assert world.sweep()["keys_forgotten"] == 1
-    assert (world.row(old)["idempotency_key"], world.row(young)["idempotency_key"] is None) == (None, False)
-
-
 def test_freed_slot_of_a_timed_out_task_is_given_on(make_settings: MakeSettings) -> None:
     world = World.build(make_settings(TOML.replace("max_in_flight = 100", "max_in_flight = 1")))
     first, second = world.add(), world.add()
