@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from api.cli_output import example, settings_in_force
+from api.up_setup import beside_up
 from models.settings import Settings
 
 _PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)")
@@ -32,6 +35,16 @@ def show(*, as_json: bool) -> None:
         return
     for line in _lines(shown, ""):
         click.echo(line)
+
+
+@config.command(epilog=example('eval "$(weir config env)"', "celery -A tasks inspect active"))
+def env() -> None:
+    """Print what a running `weir up` told its processes, for your shell: then celery finds it too. Holds secrets."""
+    told = beside_up({"WEIR_DATA": os.environ.get("WEIR_DATA", "")})
+    if "WEIR_DATABASE_URL" not in told:
+        raise click.ClickException("no `weir up` runs over this data folder; start one, or name another in WEIR_DATA")
+    for name, value in sorted(told.items()):
+        click.echo(f"export {name}={shlex.quote(value)}")
 
 
 def masked(settings: Settings) -> dict[str, Any]:
