@@ -134,6 +134,17 @@ def test_a_second_run_has_the_same_key_and_ctrl_c_stops_it_in_time(data_dir: Pat
         assert second.end(signal.SIGTERM)[0] == 0
 
 
+def test_a_second_ctrl_c_ends_everything_at_once(data_dir: Path) -> None:
+    with _up(data_dir) as running:
+        told = running.ready()
+        os.kill(running.child("-Q video"), signal.SIGSTOP)  # does not stop when asked
+        running.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        code, _, seconds = running.end()
+        assert (code, seconds < 3) == (130, True)
+        assert all(port_is_free(port) for port in told["ports"].values())
+
+
 def test_a_process_that_dies_is_named_and_stops_everything(data_dir: Path) -> None:
     with _up(data_dir) as running:
         told = running.ready()
