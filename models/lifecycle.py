@@ -127,10 +127,15 @@ class Error:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One result as the vendor offers it: a link, or the bytes themselves."""
+    """One result as the vendor offers it: a link, or the bytes themselves.
+
+    `place` is its 0-based place among the images that were asked for, None when the vendor does not say; `seed` what
+    the vendor says was used, None when it does not say (then it is the one that was sent, counted up by `place`).
+    """
 
     url: str | None = None
     content: bytes | None = field(default=None, repr=False)
+    place: int | None = None
     seed: int | None = None
 
 

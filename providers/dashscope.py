@@ -201,10 +201,10 @@ def _finished(
     "Done" with neither gives no outputs and nothing missing.
     """
     outputs, missing, bare = [], [], 0
-    for part in _parts(output):
+    for place, part in enumerate(_parts(output)):
         url = next((part[name] for name in ("url", "image", "video_url") if part.get(name)), None)
         if isinstance(url, str):
-            outputs.append(Output(url=url))
+            outputs.append(Output(url=url, place=place))
         elif part.get("code"):
             error = _reason(part["code"], part.get("message"), secrets)
             missing.append(
@@ -343,6 +343,10 @@ class DashScope:
     def find(self, job: Job) -> str | FindAnswer:  # noqa: ARG002
         """A lost submit cannot be looked up: neither call nor list carries a tag of ours."""
         return FindAnswer.UNCLEAR
+
+    def result_headers(self) -> Mapping[str, str]:
+        """None: result links are signed."""
+        return {}
 
     def _singly(self, receipts: Sequence[str]) -> dict[str, Observation]:
         """One query each; when the vendor says "slow down", the rest waits for the next round."""

@@ -60,6 +60,7 @@ class Job:
     reference: str = ""
     receipt: str | None = None
     claimed_at_s: float = 0.0  # unix seconds of the claim, by the database's clock: a bound for `find` in listings
+    callback_url: str | None = field(default=None, repr=False)  # where the vendor may call when done; holds a token
 
 
 # The four words of a submit.
@@ -163,6 +164,9 @@ class Provider(Protocol):
 
     def find(self, job: Job) -> str | FindAnswer:
         """The receipt of a job whose submit has no known verdict, by our own reference."""
+
+    def result_headers(self) -> Mapping[str, str]:
+        """Headers (a credential) that results on the provider's own host ask for; empty where links are signed."""
         ...
 
 

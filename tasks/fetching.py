@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from models import backoff, ids, pricing, store
+from models.contract import image_seeds
 from models.db import Row
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
@@ -25,7 +26,7 @@ _MARGIN_S = 10.0
 _NO_DEADLINE_S = 86_400.0  # a late result has none; the download's own limit holds
 _HELD = "held:"  # an output whose bytes came with the answer and wait in our own storage
 
-Item = dict[str, object]  # one entry of upstream_outputs: {"url", "seed"} and, once stored, {"stored": {...}}
+Item = dict[str, object]  # one entry of upstream_outputs: {"url", "place", "seed"} and, once stored, {"stored": {...}}
 
 
 def begin(rt: Runtime, row: Row, finished: Finished, receipt: str | None = None) -> Change:
@@ -39,7 +40,7 @@ def begin(rt: Runtime, row: Row, finished: Finished, receipt: str | None = None)
         if output.content is not None:
             url = _HELD + f"held/{ids.encode('task', row['id'])}/{row['attempt']}.{n}"
             rt.storage.put_bytes(url.removeprefix(_HELD), output.content, "application/octet-stream")
-        items.append({"url": url, "seed": output.seed})
+        items.append({"url": url, "place": n if output.place is None else output.place, "seed": output.seed})
     fields: dict[str, object] = {
         "stage": Stage.FETCHING,
         "upstream_outputs": items,
@@ -125,7 +126,7 @@ def bring(rt: Runtime, row: Row, items: Sequence[Item]) -> tuple[list[Item], Err
             error = exc.error()
             brought.append({**item, "error": _missing_wire(Missing(kind=exc.kind, message=str(exc)))})
         else:
-            brought.append({"url": item["url"], "seed": item["seed"], "stored": stored})
+            brought.append({**{k: item[k] for k in ("url", "place", "seed")}, "stored": stored})
     return brought, error
 
 
@@ -135,7 +136,8 @@ def _bring_one(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
     if url.startswith(_HELD):
         output = Output(content=b"".join(rt.storage.open(url.removeprefix(_HELD)).chunks))
     left_s = (row["deadline_at"] - row["now"]).total_seconds() if row["status"] == Status.RUNNING else _NO_DEADLINE_S
-    with within(left_s), rt.downloads.fetched(rt.settings.providers[row["provider"]], output, kind) as got:
+    conf, headers = rt.settings.providers[row["provider"]], rt.providers[row["provider"]].result_headers()
+    with within(left_s), rt.downloads.fetched(conf, output, kind, headers) as got:
         key = result_key(ids.encode("task", row["id"]), n, got.media.extension, row["created_at"])
         try:
             rt.storage.put_file(key, got.file, got.media.media_type)
@@ -185,7 +187,9 @@ def ending(row: Row, items: Sequence[Item], error: Error | None, *, reason: Reas
 def _output(row: Row, item: Item) -> dict[str, object]:
     stored = item["stored"]
     assert isinstance(stored, dict)  # written by _bring_one
-    seed = item["seed"] if item["seed"] is not None else row["effective"].get("seed")
+    seed, place = item["seed"], int(str(item["place"]))
+    if seed is None and "seed" in row["effective"]:
+        seed = image_seeds(row["effective"]["seed"], place + 1)[place]
     return {**{k: v for k, v in stored.items() if k != "key"}, "seed": seed, "key": stored["key"]}
 
 

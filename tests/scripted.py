@@ -64,6 +64,10 @@ class Scripted:
             self.cancels.append(job.receipt or "")
         return self.on_cancel(job)
 
+    def result_headers(self) -> Mapping[str, str]:
+        """None are needed: results come with the answer."""
+        return {}
+
     def find(self, job: Job) -> str | FindAnswer:
         """Answer."""
         return self.on_find(job)

@@ -134,7 +134,7 @@ def test_every_adapter_is_in_this_suite() -> None:
 
 def test_provider_has_the_ports_four_verbs_and_no_other(bench: Bench) -> None:
     public = {name for name in dir(bench.provider) if not name.startswith("_")}
-    assert public == {"name", "capabilities", "submit", "observe", "cancel", "find"}
+    assert public == {"name", "capabilities", "submit", "observe", "cancel", "find", "result_headers"}
     for verb in ("submit", "observe", "cancel", "find"):
         ours = introspection.signature(getattr(type(bench.provider), verb))
         assert list(ours.parameters) == list(
