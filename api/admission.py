@@ -45,14 +45,18 @@ class Answer:
     reused: bool
 
 
-def submit(caller: Caller, body: Mapping[str, object], key: Key | None) -> Answer:
-    """Make the task that `body` asks for, or find the one its key made. Raises Problem."""
-    if key is not None:
-        with parts().db.unit_of_work() as uow:
-            known = intake.recall(uow, caller.user_id, key.order_id, key.key, parts().settings.idempotency)
-        if known is not None and not known["expired"]:
-            limits.look(caller)
-            return _again(caller, key, known)
+def recall(uow: UnitOfWork, caller: Caller, key: Key | None) -> Row | None:
+    """The task that the caller's key made, `expired` or not; None: there is no key, or it is new."""
+    if key is None:
+        return None
+    return intake.recall(uow, caller.user_id, key.order_id, key.key, parts().settings.idempotency)
+
+
+def submit(caller: Caller, body: Mapping[str, object], key: Key | None, known: Row | None) -> Answer:
+    """Make the task that `body` asks for, or answer with the one its key made: `known`. Raises Problem."""
+    if key is not None and known is not None and not known["expired"]:
+        limits.look(caller)
+        return _again(caller, key, known)
     wish = _valid(caller, body)
     for _ in range(_ROUNDS):
         made = _admit(caller, wish, key)
@@ -82,8 +86,7 @@ def _admit(caller: Caller, wish: Wanted, key: Key | None) -> Answer | Row | None
         intake.limit_lock_waits(uow)
         id_ = _insert(uow, caller, wish, key)
         if id_ is None:
-            assert key is not None
-            row = intake.recall(uow, caller.user_id, key.order_id, key.key, parts().settings.idempotency)
+            row = recall(uow, caller, key)
             if row is None or not row["expired"]:
                 return row
             store.forget_key(uow, row["id"])
@@ -170,7 +173,7 @@ def _restart(caller: Caller, key: Key, row: Row) -> Answer:
                 _check_active(uow, caller)
                 wake = partial(bell.ring, row["type"], "submit", row["id"], version, priority=row["priority"])
                 uow.after_commit(wake)
-            now = intake.recall(uow, caller.user_id, key.order_id, key.key, parts().settings.idempotency)
+            now = recall(uow, caller, key)
     except TRANSIENT as exc:
         if intake.lock_timed_out(exc):
             raise _in_progress() from exc

@@ -26,9 +26,7 @@ def signed_in(scope: str | None) -> Iterator[tuple[UnitOfWork, Caller]]:
 
     Raises Problem unauthenticated or forbidden.
     """
-    key = _presented()
-    if key is None or not accounts.well_formed(key):
-        raise unauthenticated()
+    key = presented()
     with parts().db.unit_of_work() as uow:
         caller = accounts.find_caller(uow, parts().settings.env.secret, key)
         if caller is None:
@@ -39,15 +37,15 @@ def signed_in(scope: str | None) -> Iterator[tuple[UnitOfWork, Caller]]:
 
 
 def caller(scope: str | None) -> Caller:
-    """Only the caller, for a view that reads a body before it needs the database. Raises as `signed_in`."""
+    """Only the caller, for a view that needs no more of the database, or later. Raises as `signed_in`."""
     with signed_in(scope) as (_, found):
         return found
 
 
-def _presented() -> str | None:
-    """The key as sent; None if none was."""
-    header = request.headers.get("Authorization", "")
-    scheme, _, rest = header.partition(" ")
-    if scheme.lower() == "bearer":
-        return rest.strip()
-    return request.headers.get("X-Api-Key")
+def presented() -> str:
+    """The key as sent, if it could be one. Raises Problem unauthenticated, without asking the database."""
+    scheme, _, rest = request.headers.get("Authorization", "").partition(" ")
+    key = rest.strip() if scheme.lower() == "bearer" else request.headers.get("X-Api-Key", "")
+    if not accounts.well_formed(key):
+        raise unauthenticated()
+    return key

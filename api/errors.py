@@ -136,6 +136,13 @@ def not_found() -> Problem:
     return Problem("not-found", "There is nothing here for this key.")
 
 
+def too_large() -> Problem:
+    """A body above the bound of this request."""
+    most = request.max_content_length
+    detail = f"A body may have at most {most} bytes. Inline images grow by a third in base64: give a URL instead."
+    return Problem("payload-too-large", detail, max_bytes=most)
+
+
 def invalid(errors: Iterable[FieldError], did_you_mean: list[str] | None = None) -> Problem:
     """Every fault of a body at once. `did_you_mean` not None: an unknown model is among them."""
     rows = [error_wire("pointer", "#" + error.pointer, error) for error in errors]
@@ -191,15 +198,9 @@ def from_http(error: HTTPException) -> Response:
         return Response(error.get_response(request.environ).get_data(), status, dict(error.get_headers()))
     slug = _BY_STATUS.get(status, "malformed-request" if status < 500 else "internal-error")
     headers = {k: v for k, v in error.get_headers() if k.lower() not in ("content-type", "content-length")}
-    members: dict[str, object] = {}
-    detail = CATALOGUE[slug].when
     if slug == "payload-too-large":
-        members["max_bytes"] = request.max_content_length
-        detail = (
-            f"A body may have at most {request.max_content_length} bytes. Inline images grow by a third in base64:"
-            " give a URL instead."
-        )
-    return rendered(Problem(slug, detail, headers=headers, **members))
+        return rendered(too_large())
+    return rendered(Problem(slug, CATALOGUE[slug].when, headers=headers))
 
 
 def _away(error: Exception) -> Response:

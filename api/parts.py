@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from flask import current_app
 from itsdangerous import URLSafeSerializer, URLSafeTimedSerializer
@@ -18,7 +19,7 @@ from itsdangerous import URLSafeSerializer, URLSafeTimedSerializer
 from api.readiness import Readiness
 from models import reads
 from models.contract import ModelBounds, Presets
-from models.db import Database, UnitOfWork
+from models.db import Database, Row, UnitOfWork
 from models.settings import Route, Settings, SettingsError
 from providers import catalogue
 from providers.kv import Kv
@@ -29,6 +30,7 @@ _POOL = 8  # connections per process; sixteen threads rarely hold more than a fe
 _WAIT_S = 2.0  # for a connection; then 503, instead of a request that hangs (case O-65)
 _STATEMENT_S = 5.0
 _TYPICAL_TTL_S = 15.0
+_PLACES_TTL_S, _PLACES_MISS_S = 1.0, 0.1
 _NAME = "weir"
 
 
@@ -51,6 +53,26 @@ class Typical:
         return fresh
 
 
+class Places:
+    """Who stands where in the lines. Ranking a line costs as much as it is long, so one ranking serves a second."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], tuple[float, Mapping[UUID, int]]] = {}
+
+    def of(self, uow: UnitOfWork, row: Row) -> int | None:
+        """The 1-based place of a PENDING task, up to a second old; None: it came within the last moment."""
+        line = (row["provider"], row["type"])
+        with self._lock:
+            at, places = self._known.get(line, (-math.inf, {}))
+        age = time.monotonic() - at
+        if age > _PLACES_TTL_S or (row["id"] not in places and age > _PLACES_MISS_S):
+            places = reads.waiting(uow, *line)
+            with self._lock:
+                self._known[line] = (time.monotonic(), places)
+        return places.get(row["id"])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """Everything a view may need. Thread-safe."""
@@ -63,6 +85,7 @@ class Parts:
     storage: Storage
     readiness: Readiness
     typical: Typical = field(default_factory=Typical)
+    places: Places = field(default_factory=Places)
 
     @classmethod
     def build(cls, settings: Settings) -> Parts:

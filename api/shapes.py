@@ -15,7 +15,7 @@ from flask import Response, request
 from api.errors import dumps
 from api.parts import parts
 from api.schemas import PRIORITY_NAMES
-from models import ids, reads
+from models import ids
 from models.db import Row, UnitOfWork
 from models.failures import FAILURES, FailureKind
 from models.fields import FIELDS, OPTIONS, Kind
@@ -124,7 +124,7 @@ def _error(row: Row) -> dict[str, object] | None:
 def standing(uow: UnitOfWork, row: Row) -> tuple[int | None, int | None]:
     """(queue_position, eta_s): the place of what waits, the seconds left of what runs; None where nobody can know."""
     if row["status"] == Status.PENDING:
-        return reads.queue_position(uow, row), None
+        return parts().places.of(uow, row), None
     if row["status"] != Status.RUNNING or row["claimed_at"] is None:
         return None, None
     typical = parts().typical.seconds(uow, row["model"])

@@ -13,7 +13,7 @@ from flask import Response, request
 from api import admission, auth, bodies, limits, listing, shapes
 from api.errors import Problem, not_found
 from api.files import signed_outputs
-from api.keys import read_key
+from api.keys import Key, read_key
 from api.openapi import TASK_ID, section, serves
 from api.parts import parts
 from models import ids, reads, store
@@ -32,19 +32,28 @@ _CACHE = {"Cache-Control": "private, no-cache", "Vary": "Authorization, X-Api-Ke
 @serves(blp, "", "createTask")
 def create_task() -> Response:
     """Submit a task."""
-    caller = auth.caller("tasks:write")
-    try:
-        body = bodies.read_object()
-        key = read_key(request.headers.get("Idempotency-Key"), body)
-    except Problem:
+    auth.presented()  # whoever has no key at all is not read at all
+    body, key, refused = _read()  # before a connection is taken: the caller's pace must not hold one
+    with auth.signed_in("tasks:write") as (uow, caller):
+        known = admission.recall(uow, caller, key)
+    if refused is not None:
         limits.spend(caller)
-        raise
-    made = admission.submit(caller, body, key)
+        raise refused
+    made = admission.submit(caller, body, key, known)
     final = made.row["status"] in FINAL
     headers = {"Location": shapes.place(made.row), **shapes.polling_headers(made.row["status"], made.row["type"])}
     if made.reused:
         headers["Idempotent-Replayed"] = "true"
     return shapes.answer(shapes.task(made.row, reused=made.reused), 200 if final else 202, headers)
+
+
+def _read() -> tuple[dict[str, object], Key | None, Problem | None]:
+    """The body and its key, or why they cannot be read."""
+    try:
+        body = bodies.read_object()
+        return body, read_key(request.headers.get("Idempotency-Key"), body), None
+    except Problem as exc:
+        return {}, None, exc
 
 
 @serves(blp, "", "listTasks")

@@ -141,7 +141,7 @@ def linked_asset(uow: UnitOfWork, id_: UUID, n: int, attempt: int) -> Row | None
     )
 
 
-_POSITION = """
+_LINE = """
 with running as (
     select user_id, count(*) as n from tasks where status = 'RUNNING' group by user_id
 ), classed as (
@@ -153,18 +153,17 @@ with running as (
            coalesce(r.n, 0) + row_number() over (partition by c.user_id order by c.class, c.id) as turn
       from classed c left join running r using (user_id)
 )
-select (select count(*) from waiting w where (w.class, w.turn, w.id) <= (mine.class, mine.turn, mine.id)) as position
-  from waiting mine where mine.id = :id
+select id from waiting order by class, turn, id
 """
 
 
-def queue_position(uow: UnitOfWork, row: Row) -> int | None:
-    """The 1-based place of a PENDING task in its provider's line, in line.next_in_line's order; None: not in it.
+def waiting(uow: UnitOfWork, provider: str, kind: str) -> Mapping[UUID, int]:
+    """The 1-based place of every PENDING task of one provider and type, in line.next_in_line's order.
 
-    A rank, not a promise: a cap may hold one task back and let a later one of somebody else pass.
+    Ranks, not promises: a cap may hold one task back and let a later one of somebody else pass.
     """
-    found = uow.scalar(_POSITION, id=row["id"], provider=row["provider"], type=row["type"], ageing=AGEING_S)
-    return None if found is None else int(found)
+    rows = uow.all(_LINE, provider=provider, type=kind, ageing=AGEING_S)
+    return {row["id"]: n for n, row in enumerate(rows, start=1)}
 
 
 _TYPICAL_ROWS = 2000  # ended tasks looked at, so that a model nobody uses does not cost a walk through the table

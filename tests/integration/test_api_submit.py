@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import time
+from io import BytesIO
 
 import pytest
 
@@ -242,6 +243,18 @@ def test_o16_a_body_above_the_bound_is_a_413_before_it_is_read(service: Service)
     assert answer.json["max_bytes"] == 1_000_000
     assert "third" in answer.json["detail"]
     assert time.monotonic() - began < 1
+
+
+def test_o16_a_body_in_chunks_is_bounded_too(service: Service) -> None:
+    whole = json.dumps(FOX).encode()
+    for content, status in ((whole + b" " * (1_000_000 - len(whole)), 202), (whole + b" " * 1_000_000 + b"x", 413)):
+        answer = service.app.test_client().post(
+            "/v1/tasks",
+            headers={**service.signed(), "Content-Type": "application/json", "Transfer-Encoding": "chunked"},
+            input_stream=BytesIO(content),
+            environ_overrides={"wsgi.input_terminated": True},
+        )
+        assert answer.status_code == status
 
 
 def test_o18_more_images_than_the_model_makes_are_refused(service: Service) -> None:
