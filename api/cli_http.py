@@ -23,13 +23,13 @@ _TIMEOUT_S = 30.0
 
 
 class GatewayError(click.ClickException):
-    """The API said no; `status` and `problem` are what it said."""
+    """The API said no; `http_status` and `problem` are what it said."""
 
-    status: int | None = None
+    http_status: int | None = None
 
-    def __init__(self, message: str, problem: Mapping[str, Any] | None = None, status: int | None = None) -> None:
+    def __init__(self, message: str, problem: Mapping[str, Any] | None = None, http_status: int | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.http_status = http_status
         self.problem = dict(problem or {})
 
 

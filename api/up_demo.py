@@ -30,10 +30,16 @@ class Outcome:
 
     type: str
     task_id: str = ""
-    status: str = ""
+    seen: str = ""  # the last status that was read
     seconds: float = 0.0
     file: Path | None = None
     reason: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        """As a part of the line that --json prints."""
+        file = str(self.file) if self.file else None
+        told = {"type": self.type, "task_id": self.task_id, "status": self.seen, "seconds": self.seconds}
+        return told | {"file": file, "reason": self.reason}
 
 
 def run(gateway: Gateway, plan: Plan, check: Callable[[], None]) -> list[Outcome]:
@@ -41,7 +47,7 @@ def run(gateway: Gateway, plan: Plan, check: Callable[[], None]) -> list[Outcome
     start = time.monotonic()
     outcomes = [_submit(gateway, kind, prompt) for kind, prompt in _PROMPTS.items()]
     for outcome in outcomes:
-        plan.say("Demo", f"{outcome.type} {outcome.task_id} {outcome.status or outcome.reason}")
+        plan.say("Demo", f"{outcome.type} {outcome.task_id} {outcome.seen or outcome.reason}")
     waiting = [outcome for outcome in outcomes if not outcome.reason]
     while waiting and time.monotonic() < start + _WITHIN_S:
         check()
@@ -65,7 +71,7 @@ def _submit(gateway: Gateway, kind: str, prompt: str) -> Outcome:
         answer = gateway.post("/v1/tasks", body, {"Idempotency-Key": f"demo-{secrets.token_hex(8)}"})
     except GatewayError as exc:
         return Outcome(type=kind, reason=exc.message)
-    return Outcome(type=kind, task_id=answer.body["task_id"], status=answer.body["status"])
+    return Outcome(type=kind, task_id=answer.body["task_id"], seen=answer.body["status"])
 
 
 def _look(gateway: Gateway, outcome: Outcome, plan: Plan) -> bool:
@@ -73,15 +79,15 @@ def _look(gateway: Gateway, outcome: Outcome, plan: Plan) -> bool:
     try:
         answer = gateway.get(f"/v1/tasks/{outcome.task_id}")
         task = answer.body
-        if task["status"] != outcome.status:
-            outcome.status = task["status"]
-            plan.say("Demo", f"{outcome.type} {outcome.task_id} {outcome.status}")
-        if outcome.status not in _FINAL:
+        if task["status"] != outcome.seen:
+            outcome.seen = task["status"]
+            plan.say("Demo", f"{outcome.type} {outcome.task_id} {outcome.seen}")
+        if outcome.seen not in _FINAL:
             return False
-        if outcome.status == "SUCCESS":
+        if outcome.seen == "SUCCESS":
             outcome.file = _fetch(gateway, task, plan.data / "demo")
         else:
-            outcome.reason = f"{outcome.status}: {(task.get('error') or {}).get('message', 'no reason given')}"
+            outcome.reason = f"{outcome.seen}: {(task.get('error') or {}).get('message', 'no reason given')}"
     except GatewayError as exc:
         outcome.reason = exc.message
     return True

@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -94,7 +94,7 @@ class Plan:
             "data": str(self.data),
             "ports": {"api": self.port, "flower": self.flower_port, "simulator": self.simulator_port},
             "flower": {"url": f"http://127.0.0.1:{self.flower_port}", "user": user, "password": password},
-            "demo": [asdict(outcome) | {"file": outcome.file and str(outcome.file)} for outcome in outcomes],
+            "demo": [outcome.as_json() for outcome in outcomes],
         }
         click.echo(json.dumps(line))
 
