@@ -13,7 +13,6 @@ from marshmallow import fields
 from models.fields import Kind, Priority
 from models.lifecycle import Stage, Status
 
-TASK_EXAMPLE = "task_06f2k3v0c8q7h9d1m4z5x6y7w8"
 TASK_PATTERN = "^task_[0-7][0-9a-hjkmnp-tv-z]{25}$"
 
 
@@ -153,7 +152,7 @@ class Links(Open):
 class Task(Open):
     """A task. What does not apply is null, never absent; further fields and status words may come."""
 
-    task_id = _text(pattern=TASK_PATTERN, examples=[TASK_EXAMPLE])
+    task_id = _text(pattern=TASK_PATTERN)
     type = _words(Kind, "what is made")
     status = _words(Status, "PENDING and RUNNING are live; treat an unknown word as live")
     stage = _words(Stage, "where a RUNNING task is", null=True)

@@ -172,20 +172,24 @@ def dumps(payload: object) -> bytes:
     return text.encode("utf-8", "replace") + b"\n"  # half a surrogate pair in an echoed field name becomes "?"
 
 
-def rendered(problem: Problem) -> Response:
-    """The problem as an answer."""
-    entry, request_id = CATALOGUE[problem.slug], g.get("request_id", "")
-    body = {
-        "type": f"/problems/{problem.slug}",
+def body_of(slug: str, detail: str, request_id: str = "req_01m8qbegqyegwvd26xmm9akxv3") -> dict[str, object]:
+    """The members that every problem has."""
+    entry = CATALOGUE[slug]
+    return {
+        "type": f"/problems/{slug}",
         "title": entry.title,
         "status": entry.status,
-        "detail": problem.detail,
+        "detail": detail,
         "instance": f"/v1/requests/{request_id}",
-        "code": problem.slug.replace("-", "_"),
+        "code": slug.replace("-", "_"),
         "request_id": request_id,
-        **problem.members,
     }
-    response = Response(dumps(body), status=entry.status, content_type=MEDIA_TYPE)
+
+
+def rendered(problem: Problem) -> Response:
+    """The problem as an answer."""
+    body = {**body_of(problem.slug, problem.detail, g.get("request_id", "")), **problem.members}
+    response = Response(dumps(body), status=problem.status, content_type=MEDIA_TYPE)
     response.headers["Cache-Control"] = "no-store"
     response.headers.update(problem.headers)
     return response

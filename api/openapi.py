@@ -14,8 +14,8 @@ import flask
 import marshmallow as ma
 from flask_smorest import Api, Blueprint  # type: ignore[import-untyped]  # ships no types; used in this file only
 
-from api import answers
-from api.errors import CATALOGUE, MEDIA_TYPE, from_http
+from api import answers, examples
+from api.errors import CATALOGUE, MEDIA_TYPE, body_of, from_http
 from api.schemas import METADATA_KEY_MAX, METADATA_PAIRS, METADATA_VALUE_MAX, envelope
 from models.checks import whole
 from models.contract import FIELDS, OPTIONS, FieldSpec, Presets, Role
@@ -36,7 +36,7 @@ _READ = (*_AUTH, 406)
 
 TASK_ID: dict[str, object] = {
     "in": "path", "name": "task_id", "required": True, "description": "the task's id",
-    "schema": {"type": "string"}, "example": answers.TASK_EXAMPLE,
+    "schema": {"type": "string"}, "example": examples.TASK_ID,
 }  # fmt: skip
 MODEL_ID: dict[str, object] = {
     "in": "path", "name": "model", "required": True, "description": "the model's name",
@@ -237,7 +237,9 @@ def serves(group: flask.Blueprint, rule: str, name: str, *places: Mapping[str, o
 def operation(name: str) -> dict[str, Any]:
     """One line of the table as OpenAPI has it."""
     row = OPERATIONS[name]
-    responses: dict[int, object] = {status: _response(answer) for status, answer in row.answers.items()}
+    responses: dict[int, object] = {
+        status: _response(answer, examples.ANSWERS.get((name, status))) for status, answer in row.answers.items()
+    }
     responses |= {status: f"Problem{status}" for status in (*row.problems, 500)}
     doc: dict[str, Any] = {
         "operationId": name,
@@ -248,18 +250,18 @@ def operation(name: str) -> dict[str, Any]:
     }
     if row.takes_body:
         schema = {"$ref": "#/components/schemas/TaskRequest"}
-        doc["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        content = {"application/json": {"schema": schema, "example": examples.REQUEST}}
+        doc["requestBody"] = {"required": True, "content": content}
     if row.open_:
         doc["security"] = []
     return doc
 
 
-def _response(answer: Answer) -> dict[str, object]:
+def _response(answer: Answer, example: Mapping[str, object] | None) -> dict[str, object]:
     found: dict[str, object] = {"description": answer.doc}
-    if answer.schema is ma.Schema:
-        found["content"] = {"application/json": {"schema": {"type": "object"}}}
-    elif answer.schema is not None:
-        found["content"] = {"application/json": {"schema": answer.schema}}
+    if answer.schema is not None:
+        schema: object = {"type": "object"} if answer.schema is ma.Schema else answer.schema
+        found["content"] = {"application/json": {"schema": schema, "example": example}}
     if answer.bytes_of:
         found["content"] = {kind: {} for kind in answer.bytes_of}
     known = {"X-Request-Id": _header("yours if it was usable, else ours"), **answer.headers}
@@ -276,7 +278,7 @@ class WeirApi(Api):  # type: ignore[misc]  # flask-smorest ships no types
         for status in sorted({entry.status for entry in CATALOGUE.values()}):
             slugs = [slug for slug, entry in CATALOGUE.items() if entry.status == status]
             listed = "; ".join(f"`{slug}`: {CATALOGUE[slug].when}" for slug in slugs)
-            content = {MEDIA_TYPE: {"schema": answers.Problem}}
+            content = {MEDIA_TYPE: {"schema": answers.Problem, "example": body_of(slugs[0], CATALOGUE[slugs[0]].when)}}
             self.spec.components.response(f"Problem{status}", {"description": listed, "content": content}, lazy=True)
 
     handle_http_exception = staticmethod(from_http)  # keeps the exception's own headers
@@ -321,7 +323,7 @@ def task_request(settings: Settings, presets: Presets) -> dict[str, object]:
         "properties": properties,
         "required": [name for name, spec in FIELDS.items() if spec.required],
         "additionalProperties": False,
-        "examples": [{"prompt": "a red fox in snow", "size": "square"}],
+        "examples": [examples.REQUEST],
     }
 
 

@@ -10,6 +10,7 @@ import pytest
 from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # comes with the validator, untyped
 from openapi_spec_validator import validate
 
 from api import create_app, keys, openapi, schemas
@@ -164,6 +165,18 @@ def test_the_request_schema_knows_every_field_and_no_other(document: dict[str, A
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["prompt"]
     assert schema["properties"]["deadline_s"]["maximum"] == 86_400
+
+
+def test_every_answer_has_an_example_that_fits_its_schema(document: dict[str, Any]) -> None:
+    seen = 0
+    responses = [r for operation in operations(document) for r in operation["responses"].values() if "$ref" not in r]
+    for response in [*responses, *document["components"]["responses"].values()]:
+        for kind, content in response.get("content", {}).items():
+            if kind.endswith("json"):
+                schema = {**content["schema"], "components": document["components"]}
+                Draft202012Validator(schema).validate(content["example"])
+                seen += 1
+    assert seen >= 30
 
 
 def test_the_examples_of_the_document_are_accepted(document: dict[str, Any], parts: Parts) -> None:
