@@ -148,8 +148,9 @@ def _again(caller: Caller, key: Key, row: Row) -> Answer:
     status = Status(row["status"])
     if status in FINAL and status is not Status.SUCCESS and row["certain"]:
         return _restart(caller, key, row)
-    if status is Status.TIMEOUT:
-        with parts().db.unit_of_work() as uow:
+    with parts().db.unit_of_work() as uow:
+        intake.count_replay(uow, row["id"])
+        if status is Status.TIMEOUT:
             version = intake.hurry_question(uow, row["id"])
             if version is not None:
                 uow.after_commit(partial(bell.ring, row["type"], "reconcile", row["id"], version))

@@ -316,12 +316,15 @@ class UsageLine(Open):
     outputs = _whole("delivered")
     cost_micros = _whole()
     at_risk = _whole("tasks whose upstream money may be lost")
+    lost_micros = _whole("what those would have cost: the most that may be lost")
+    replays = _whole("times a key was repeated and answered with its task")
 
 
 class Usage(Open):
     """The caller's own usage, newest day first."""
 
     days = _whole("how far back")
+    duplicate_rate = _number("replays as a share of all submissions, 0 to 1")
     data = _list(UsageLine, "")
 
 

@@ -75,9 +75,9 @@ ANSWERS: Mapping[tuple[str, int], Mapping[str, object]] = {
         "ended_last_day": {"CANCELED": 1, "FAILED": 0, "SUCCESS": 120, "TIMEOUT": 0},
     },
     ("getUsage", 200): {
-        "days": 30,
+        "days": 30, "duplicate_rate": 0.0769,
         "data": [{"day": "2026-11-30", "model": "sim-image", "provider": "wan", "currency": "USD", "tasks": 12,
-                  "succeeded": 11, "outputs": 11, "cost_micros": 220000, "at_risk": 0}],
+                  "succeeded": 11, "outputs": 11, "cost_micros": 220000, "at_risk": 0, "lost_micros": 0, "replays": 1}],
     },
     ("livez", 200): {"status": "pass"},
     ("readyz", 200): {"status": "pass", "checks": {**_HEALTHY, "redis": {"status": "pass", "ms": 0}}},

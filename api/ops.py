@@ -125,8 +125,11 @@ def get_usage() -> Response:
     with auth.signed_in("usage:read") as (uow, caller):
         days = _days()
         rows = reads.usage(uow, caller.user_id, days)
-    data = [{**row, "day": row["day"].isoformat(), "cost_micros": int(row["cost_micros"])} for row in rows]
-    return shapes.answer({"days": days, "data": data})
+    sums = ("cost_micros", "lost_micros", "replays")
+    data = [{**row, "day": row["day"].isoformat(), **{name: int(row[name]) for name in sums}} for row in rows]
+    replays, tasks = sum(row["replays"] for row in data), sum(row["tasks"] for row in data)
+    rate = round(replays / (tasks + replays), 4) if tasks else 0.0
+    return shapes.answer({"days": days, "duplicate_rate": rate, "data": data})
 
 
 def _days() -> int:

@@ -77,6 +77,7 @@ class Database:
             pool_size=pool,
             max_overflow=0,
             pool_timeout=wait_s,
+            hide_parameters=True,  # an error's text must not quote a prompt
             pool_pre_ping=True,  # a connection the server closed is replaced before its first use (case O-63)
             connect_args={"connect_timeout": 4, "options": options, "application_name": "weir"},
         )

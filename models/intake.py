@@ -69,6 +69,11 @@ def count_active(uow: UnitOfWork, user_id: UUID) -> int:
     return counted
 
 
+def count_replay(uow: UnitOfWork, id_: UUID) -> None:
+    """Note that the key of this task was repeated. No transition: the row stays what it is."""
+    uow.execute("update tasks set replay_count = replay_count + 1 where id = :id", id=id_)
+
+
 def hurry_question(uow: UnitOfWork, id_: UUID) -> int | None:
     """Have the vendor asked now about a TIMEOUT that nobody knows the truth of. The version to ring.
 

@@ -220,7 +220,12 @@ def usage(uow: UnitOfWork, user_id: UUID, days: int) -> Sequence[Row]:
                   count(*) filter (where status = 'SUCCESS') as succeeded,
                   coalesce(sum(jsonb_array_length(outputs)), 0) as outputs,
                   coalesce(sum(cost_micros), 0) as cost_micros,
-                  count(*) filter (where risk) as at_risk
+                  count(*) filter (where risk) as at_risk,
+                  cast(coalesce(sum(price_micros * case type
+                      when 'image' then coalesce(cast(effective ->> 'image_count' as numeric), 1)
+                      else coalesce(cast(effective ->> 'duration_s' as numeric), 1) end)
+                      filter (where risk), 0) as bigint) as lost_micros,
+                  sum(replay_count) as replays
              from tasks
             where user_id = :user_id and finished_at > now() - make_interval(days => :days)
             group by 1, 2, 3, 4 order by 1 desc, 2, 3, 4""",

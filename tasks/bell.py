@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from typing import Any
 from uuid import UUID
 
@@ -22,9 +23,16 @@ _ONGOING = 0
 _BY_PRIORITY = {0: 3, 1: 6, 2: 9}  # high, normal, low
 
 
+_QUIET_S = 1.0  # after a failure an impatient process does not try again for so long: one caller a second waits
+_quiet_until: float | None = None  # None: this process is patient
+
+
 def impatient() -> None:
     """Give up quickly on a broker that does not answer; for processes that must answer people. Call before any ring."""
-    options = {**app.conf.broker_transport_options, "socket_timeout": 2, "socket_connect_timeout": 2}
+    global _quiet_until  # noqa: PLW0603  a mood of the process, set once at its start
+    _quiet_until = 0.0
+    at_once = {"max_retries": 0, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+    options = {**app.conf.broker_transport_options, **at_once, "socket_timeout": 2, "socket_connect_timeout": 2}
     app.conf.broker_transport_options = options
 
 
@@ -60,6 +68,9 @@ def _send(name: str, args: tuple[str, int], message_id: str, countdown_s: float,
         return
     if name not in app.tasks:
         app.loader.import_default_modules()
+    if _quiet_until is not None and time.monotonic() < _quiet_until:
+        log.debug("wake-up not sent: %s (the broker is away)", message_id)
+        return
     delay: dict[str, Any] = {"countdown": countdown} if countdown else {}
     try:
         app.tasks[name].apply_async(
@@ -67,3 +78,10 @@ def _send(name: str, args: tuple[str, int], message_id: str, countdown_s: float,
         )
     except Exception as exc:  # noqa: BLE001  the row is there; whatever the broker did, the sweep will ring
         log.warning("wake-up not sent: %s (%s)", message_id, type(exc).__name__)
+        _be_quiet()
+
+
+def _be_quiet() -> None:
+    global _quiet_until  # noqa: PLW0603  same
+    if _quiet_until is not None:
+        _quiet_until = time.monotonic() + _QUIET_S

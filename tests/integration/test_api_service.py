@@ -61,9 +61,19 @@ def test_usage_is_the_callers_own(service: Service) -> None:
     service.become(service.made(who=service.bob), "SUCCESS", cost_micros=999)
     (row,) = service.get("/v1/usage").json["data"]
     assert (row["tasks"], row["succeeded"], row["cost_micros"], row["at_risk"]) == (3, 2, 300, 1)
+    assert row["lost_micros"] == 100, "what the task at risk would have cost"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["day"])
     assert service.get("/v1/usage?days=0").json["errors"][0]["parameter"] == "days"
     assert service.get("/v1/usage?from=x").status_code == 422
+
+
+def test_usage_tells_the_share_of_repeated_keys(service: Service) -> None:
+    first = service.post(idem="k").json["task_id"]
+    for _ in range(3):
+        assert service.post(idem="k").json["task_id"] == first
+    service.become(first, "SUCCESS")
+    usage = service.get("/v1/usage").json
+    assert (usage["duplicate_rate"], usage["data"][0]["replays"]) == (0.75, 3)
 
 
 def test_health_needs_no_key_and_names_no_address(service: Service) -> None:
