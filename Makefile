@@ -3,10 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SEED ?= 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check test-unit test-contract test-integration test-e2e fmt lint types migrate wheel pins clean
+.PHONY: help setup run test check test-unit test-contract test-integration test-e2e chaos fmt lint types migrate wheel pins clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -48,6 +49,9 @@ test-integration: setup ## Against PostgreSQL and Valkey
 
 test-e2e: setup ## Against live web, workers and simulator
 	@$(BIN)/python -m pytest tests/e2e
+
+chaos: setup ## Kill, cut, flush and lie at random, and see what holds
+	@$(BIN)/python -m tests.chaos --seed $(SEED)
 
 fmt: setup ## Format the code and mend what can be mended
 	@$(BIN)/ruff format .
