@@ -39,7 +39,7 @@ test: setup ## Run every test
 check: lint types test ## What CI runs
 
 test-unit: setup ## Pure tests: no server, no socket
-	@$(BIN)/python -m pytest tests/unit
+	@$(BIN)/python -m pytest -n 2 tests/unit
 
 test-contract: setup ## Every provider against recorded answers
 	@$(BIN)/python -m pytest tests/contract

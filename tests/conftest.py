@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+import hypothesis
 import pytest
+
+# The unit tier has ten seconds for everything; `--hypothesis-profile thorough` searches as long as anybody likes.
+hypothesis.settings.register_profile("quick", max_examples=40, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=3000, deadline=None)
+hypothesis.settings.load_profile("quick")
 
 if TYPE_CHECKING:
     from api.embedded import EmbeddedServers
