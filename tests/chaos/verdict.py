@@ -120,7 +120,7 @@ def each_attempt_ends_once(row: Row, evidence: Evidence) -> Iterator[str]:
     for event in evidence.events[row["id"]]:
         if event["to_status"] in FINAL and event["reason"] != "late":
             attempts.setdefault(event["attempt"], []).append(event["reason"])
-    for attempt in range(1, row["attempt"] + 1):
+    for attempt in range(1, row["attempt"] + (row["status"] in FINAL)):
         first, *more = attempts.get(attempt, ["nothing"])
         if first in ("nothing", "reconciled") or more not in ([], ["reconciled"]):
             yield f"attempt {attempt} ended by {[first, *more]}"
@@ -138,7 +138,7 @@ def success_has_its_bytes(row: Row, evidence: Evidence) -> Iterator[str]:
 
 def lost_money_is_flagged(row: Row, evidence: Evidence) -> Iterator[str]:
     """What the vendor bills and we did not deliver is a risk that the operator sees."""
-    if row["status"] == "SUCCESS" or row["risk"]:
+    if row["status"] == "SUCCESS" or row["status"] in LIVE or row["risk"]:
         return
     billed = [job for job in evidence.jobs_for(row) if job["billed"]]
     if billed:
