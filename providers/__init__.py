@@ -22,7 +22,9 @@ class Factory(Protocol):
 
     def __call__(
         self, name: str, settings: ProviderSettings, key: str, *, retries: Retries, polling: Polling
-    ) -> Provider: ...
+    ) -> Provider:
+        """As the class says."""
+        ...
 
 
 PROVIDERS: Mapping[str, Factory] = {"dashscope": DashScope}
@@ -35,8 +37,7 @@ def catalogue(settings: Settings) -> dict[str, Provider]:
     at once.
     """
     faults = [
-        f"providers.{name}.adapter: unknown adapter {one.adapter!r}"
-        f"{suggest(one.adapter, PROVIDERS)}"
+        f"providers.{name}.adapter: unknown adapter {one.adapter!r}{suggest(one.adapter, PROVIDERS)}"
         for name, one in settings.providers.items()
         if one.adapter not in PROVIDERS
     ]

@@ -74,9 +74,7 @@ def until() -> float:
     return _until.get()
 
 
-def side_by_side(
-    fn: Callable[[T], R], items: Sequence[T], width: int, seconds: float
-) -> dict[T, R]:
+def side_by_side(fn: Callable[[T], R], items: Sequence[T], width: int, seconds: float) -> dict[T, R]:
     """`fn` over `items` on at most `width` threads: what finished within `seconds` in all, by item.
 
     Each call runs in a copy of this context that ends with the round, so that no thread outlives it
@@ -85,9 +83,7 @@ def side_by_side(
     """
     with within(seconds):
         end = until()
-        pool = ThreadPoolExecutor(
-            max_workers=max(1, min(width, len(items))), thread_name_prefix="round"
-        )
+        pool = ThreadPoolExecutor(max_workers=max(1, min(width, len(items))), thread_name_prefix="round")
         begun: dict[Future[R], T] = {}
         try:
             for item in items:

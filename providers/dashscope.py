@@ -65,9 +65,7 @@ def to_wire(job: Job) -> Ask:
         operation="submit",
         method="POST",
         path=_API + model.path,
-        headers={
-            "X-DashScope-Async": "enable"
-        },  # without it 403 AccessDenied on these models [docs]
+        headers={"X-DashScope-Async": "enable"},  # without it 403 AccessDenied on these models [docs]
         body={"model": job.model, "input": given, "parameters": parameters},
     )
 
@@ -136,9 +134,7 @@ CODES: Mapping[str, K] = {
         K.SERVER_ERROR,
     ),
 }
-_OF_THE_JOB = frozenset(
-    {K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA}
-)
+_OF_THE_JOB = frozenset({K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA})
 
 
 def error_of(fields: Mapping[str, object]) -> VendorError | None:
@@ -174,9 +170,7 @@ def from_wire(fields: Mapping[str, object], secrets: tuple[str, ...] = ()) -> Ob
             return Failed(error=_reason(code, message, secrets))
         case "CANCELED":
             return Canceled()
-        case (
-            "UNKNOWN"
-        ):  # an id that is unknown, older than 24 h or of another region, with HTTP 200
+        case "UNKNOWN":  # an id that is unknown, older than 24 h or of another region, with HTTP 200
             return Unknown()
         case _:  # PENDING, RUNNING, SUSPENDED, and whatever they think of next
             return Working(word=clean(word)[:40])
@@ -193,9 +187,7 @@ def _reason(code: object, message: object, secrets: tuple[str, ...]) -> Error:
     )
 
 
-def _finished(
-    output: Mapping[str, object], fields: Mapping[str, object], secrets: tuple[str, ...]
-) -> Finished:
+def _finished(output: Mapping[str, object], fields: Mapping[str, object], secrets: tuple[str, ...]) -> Finished:
     """Links and reasons, in the vendor's order.
 
     "Done" with neither gives no outputs and nothing missing.
@@ -207,17 +199,13 @@ def _finished(
             outputs.append(Output(url=url, place=place))
         elif part.get("code"):
             error = _reason(part["code"], part.get("message"), secrets)
-            missing.append(
-                Missing(kind=error.kind, message=error.message, upstream_code=error.upstream_code)
-            )
+            missing.append(Missing(kind=error.kind, message=error.message, upstream_code=error.upstream_code))
         else:
             bare += 1
     counted = _number(_mapping(output.get("task_metrics")).get("FAILED")) or 0
     silent = max(bare, int(counted) - len(missing))
     if outputs and silent > 0:
-        missing += [
-            Missing(kind=K.RESULT_MISSING, message=FAILURES[K.RESULT_MISSING].message)
-        ] * silent
+        missing += [Missing(kind=K.RESULT_MISSING, message=FAILURES[K.RESULT_MISSING].message)] * silent
     return Finished(outputs=tuple(outputs), missing=tuple(missing), usage=_usage(fields))
 
 
@@ -231,9 +219,7 @@ def _parts(output: Mapping[str, object]) -> list[Mapping[str, object]]:
     choices = output.get("choices")
     for choice in choices if isinstance(choices, list) else []:
         content = _mapping(_mapping(choice).get("message")).get("content")
-        found += [
-            p for p in (content if isinstance(content, list) else []) if not _mapping(p).get("text")
-        ]
+        found += [p for p in (content if isinstance(content, list) else []) if not _mapping(p).get("text")]
     if output.get("video_url"):
         found.append({"video_url": output["video_url"]})
     return [_mapping(part) for part in found if part is not None]
@@ -277,9 +263,7 @@ _PAGES_MAX = 50
 class DashScope:
     """One DashScope account. See providers.port.Provider."""
 
-    def __init__(
-        self, name: str, settings: ProviderSettings, key: str, *, retries: Retries, polling: Polling
-    ) -> None:
+    def __init__(self, name: str, settings: ProviderSettings, key: str, *, retries: Retries, polling: Polling) -> None:
         self.name = name
         self.capabilities = Capabilities(
             kinds=frozenset(Kind),

@@ -108,9 +108,7 @@ _WAN25_SIZE = SizeRule(  # [docs]; an older English page says 768² to 1440²
 )
 
 
-def _image(
-    size: SizeRule, prompt_max: int, default: tuple[int, int], count: int, source: str
-) -> ModelBounds:
+def _image(size: SizeRule, prompt_max: int, default: tuple[int, int], count: int, source: str) -> ModelBounds:
     return ModelBounds(
         kind=Kind.IMAGE,
         supports=_SEED,
@@ -124,9 +122,7 @@ def _image(
     )
 
 
-def _clip(
-    prompt_max: int, seconds: Sequence[int], tiers: tuple[str, ...], source: str
-) -> ModelBounds:
+def _clip(prompt_max: int, seconds: Sequence[int], tiers: tuple[str, ...], source: str) -> ModelBounds:
     return ModelBounds(
         kind=Kind.VIDEO,
         supports=_SEED,
@@ -158,23 +154,13 @@ _WAN27_CLIP = ModelBounds(
 MODELS: Mapping[str, Model] = {
     "wan2.2-t2i-flash": Model(_TEXT2IMAGE, _wan_image, _WAN22),
     "wan2.2-t2i-plus": Model(_TEXT2IMAGE, _wan_image, _WAN22),
-    "wan2.5-t2i-preview": Model(
-        _TEXT2IMAGE, _wan_image, _image(_WAN25_SIZE, 2000, (1280, 1280), 4, _T2I)
-    ),
-    "wan2.6-t2i": Model(
-        _MESSAGES, _message_image, _image(_WAN25_SIZE, 2100, (1280, 1280), 4, _T2I)
-    ),
+    "wan2.5-t2i-preview": Model(_TEXT2IMAGE, _wan_image, _image(_WAN25_SIZE, 2000, (1280, 1280), 4, _T2I)),
+    "wan2.6-t2i": Model(_MESSAGES, _message_image, _image(_WAN25_SIZE, 2100, (1280, 1280), 4, _T2I)),
     "qwen-image": Model(_TEXT2IMAGE, _qwen_image, _QWEN_IMAGE),
     "qwen-image-plus": Model(_TEXT2IMAGE, _qwen_image, _QWEN_IMAGE),
-    "wan2.2-t2v-plus": Model(
-        _VIDEO, _sized_clip, _clip(800, (5,), ("480p", "1080p"), f"{_T2V}; tiers [3p]")
-    ),
-    "wan2.5-t2v-preview": Model(
-        _VIDEO, _sized_clip, _clip(1500, (5, 10), ("480p", "720p", "1080p"), _T2V)
-    ),
+    "wan2.2-t2v-plus": Model(_VIDEO, _sized_clip, _clip(800, (5,), ("480p", "1080p"), f"{_T2V}; tiers [3p]")),
+    "wan2.5-t2v-preview": Model(_VIDEO, _sized_clip, _clip(1500, (5, 10), ("480p", "720p", "1080p"), _T2V)),
     # Later pages allow every second from 2 to 15; the three that all pages allow.
-    "wan2.6-t2v": Model(
-        _VIDEO, _sized_clip, _clip(1500, (5, 10, 15), ("720p", "1080p"), f"{_T2V}; tiers [3p]")
-    ),
+    "wan2.6-t2v": Model(_VIDEO, _sized_clip, _clip(1500, (5, 10, 15), ("720p", "1080p"), f"{_T2V}; tiers [3p]")),
     "wan2.7-t2v": Model(_VIDEO, _tiered_clip, _WAN27_CLIP),
 }

@@ -109,22 +109,18 @@ class Downloads:
         `own_headers` (a credential) are sent only to the provider's own host. Memory stays flat.
         Raises ProviderError.
         """
-        most = (
-            self._results.image_max_bytes if kind is Kind.IMAGE else self._results.video_max_bytes
-        )
+        most = self._results.image_max_bytes if kind is Kind.IMAGE else self._results.video_max_bytes
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             if output.content is not None:
                 written = _written(file, iter((output.content,)), most)
             else:
-                written = self._downloaded(
-                    provider, output.url or "", own_headers or {}, file, most
-                )
+                written = self._downloaded(provider, output.url or "", own_headers or {}, file, most)
             media = inspect(file, kind)
             file.seek(0)
             yield Fetched(file=file, media=media, bytes=written.bytes, sha256=written.sha256)
 
-    def _downloaded(  # noqa: PLR0913  where from, as whom, where to, how much
+    def _downloaded(
         self,
         provider: ProviderSettings,
         url: str,
@@ -176,7 +172,7 @@ class Downloads:
             url = urljoin(url, found)
         raise _unavailable("The result's link redirects too often.")
 
-    def _one(  # noqa: PLR0913  one hop
+    def _one(
         self,
         url: str,
         place: Place,
@@ -244,8 +240,11 @@ class _Guard(NotingAdapter, _AntiSSRFAdapter):  # type: ignore[misc]  # the libr
     1.0.0 sends `Host` without the port, which breaks signatures and virtual hosts on other ports.
     """
 
-    def build_connection_pool_key_attributes(  # type: ignore[no-untyped-def]  # private types
-        self, request: requests.PreparedRequest, verify, cert=None
+    def build_connection_pool_key_attributes(  # type: ignore[no-untyped-def]  # noqa: ANN202  private types
+        self,
+        request: requests.PreparedRequest,
+        verify,  # noqa: ANN001  a type that requests keeps to itself
+        cert=None,  # noqa: ANN001  same
     ):
         found = super().build_connection_pool_key_attributes(request, verify, cert)
         request.headers["Host"] = urlsplit(request.url or "").netloc
@@ -270,9 +269,7 @@ def _as_result() -> Iterator[None]:
 
 
 def _unavailable(message: str = "", http_status: int | None = None) -> ProviderError:
-    return ProviderError(
-        FailureKind.RESULT_UNAVAILABLE, message or _UNAVAILABLE, http_status=http_status
-    )
+    return ProviderError(FailureKind.RESULT_UNAVAILABLE, message or _UNAVAILABLE, http_status=http_status)
 
 
 def place_of(url: str) -> Place:
@@ -289,13 +286,7 @@ def place_of(url: str) -> Place:
         port = parts.port or _SCHEMES.get(scheme, 0)
     except ValueError:
         raise _unavailable() from None
-    if (
-        scheme not in _SCHEMES
-        or len(url) > URL_MAX
-        or not _NETLOC.fullmatch(parts.netloc)
-        or not host
-        or not port
-    ):
+    if scheme not in _SCHEMES or len(url) > URL_MAX or not _NETLOC.fullmatch(parts.netloc) or not host or not port:
         raise _unavailable()
     return Place(scheme, host, port)
 
@@ -345,6 +336,4 @@ def _write(file: BinaryIO, part: bytes) -> None:
 
 
 def _too_large(most: int) -> ProviderError:
-    return ProviderError(
-        FailureKind.RESULT_INVALID, f"The result is larger than the allowed {most:,} bytes."
-    )
+    return ProviderError(FailureKind.RESULT_INVALID, f"The result is larger than the allowed {most:,} bytes.")

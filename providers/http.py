@@ -44,9 +44,7 @@ from providers.wire import POOLS, Wire, current
 ANSWER_MAX_BYTES = 4_000_000
 CHUNK_BYTES = 65_536
 USER_AGENT = "weir"
-INLINE_WAIT_MAX_S = (
-    5.0  # a Retry-After up to this is waited for inside a read; a longer one is the row's matter
-)
+INLINE_WAIT_MAX_S = 5.0  # a Retry-After up to this is waited for inside a read; a longer one is the row's matter
 CONCURRENT_MAX = 100  # calls of one process to one provider at one moment
 POOL_WIDTH = 16
 
@@ -59,6 +57,7 @@ class NotingAdapter(HTTPAdapter):
     """A transport that notes what became of each request and repeats nothing by itself."""
 
     def init_poolmanager(self, *args: object, **kwargs: object) -> None:
+        """With pools whose connections note."""
         super().init_poolmanager(*args, **kwargs)  # type: ignore[arg-type]  # passed through
         self.poolmanager.pool_classes_by_scheme = POOLS
 
@@ -124,9 +123,7 @@ def _words(exc: BaseException) -> str:
     """What went wrong, by the name of its cause; the text may hold a link."""
     inner = exc.args[0] if exc.args else None
     cause = getattr(inner, "reason", inner)
-    return (
-        f"The connection failed: {type(cause if isinstance(cause, Exception) else exc).__name__}."
-    )
+    return f"The connection failed: {type(cause if isinstance(cause, Exception) else exc).__name__}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +177,7 @@ class Http:
     followed. `secrets` are masked in every message. `answer_max_bytes` bounds one answer.
     """
 
-    def __init__(  # noqa: PLR0913  all but two have defaults
+    def __init__(
         self,
         settings: ProviderSettings,
         dialect: Dialect,
@@ -224,18 +221,14 @@ class Http:
         """Make a call that is not paid for, once. Raises ProviderError."""
         return self._attempt(ask, self._pooled, submit=False)
 
-    def _repeated(
-        self, attempt: Callable[[], Answer], repeats: int, worth: Callable[[ProviderError], bool]
-    ) -> Answer:
+    def _repeated(self, attempt: Callable[[], Answer], repeats: int, worth: Callable[[ProviderError], bool]) -> Answer:
         def enough(state: tenacity.RetryCallState) -> bool:
             late = time.monotonic() + state.upcoming_sleep >= until()
             return state.attempt_number > repeats or late or not self._budget.take()
 
         self._budget.earn()
         again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(
-                lambda exc: isinstance(exc, ProviderError) and worth(exc)
-            ),
+            retry=tenacity.retry_if_exception(lambda exc: isinstance(exc, ProviderError) and worth(exc)),
             wait=_pause_s,
             stop=enough,
             reraise=True,
@@ -281,9 +274,7 @@ class Http:
             with on_wire(at):
                 prepared = self._prepared(ask, sent)
                 timeout = (min(self._settings.connect_s, at.left_s()), read_s)
-                with on.send(
-                    prepared, stream=True, timeout=timeout, allow_redirects=False
-                ) as response:
+                with on.send(prepared, stream=True, timeout=timeout, allow_redirects=False) as response:
                     body = limited(response, self._max_bytes)
                     return _Reply(response.status_code, response.headers, body)
         finally:
@@ -303,13 +294,9 @@ class Http:
         found = read_json(reply.body)
         fields = found if isinstance(found, Mapping) else {}
         error = self._dialect.error_of(fields)
-        kind = kind_of(
-            reply.status, error, self._dialect.codes, readable=found is not None, submit=submit
-        )
+        kind = kind_of(reply.status, error, self._dialect.codes, readable=found is not None, submit=submit)
         if kind is not None:
-            media_type = clean(
-                reply.headers.get("content-type", "no content type").partition(";")[0]
-            )
+            media_type = clean(reply.headers.get("content-type", "no content type").partition(";")[0])
             words = clean(error.message, self._secrets) if error else ""
             raise ProviderError(
                 kind,
@@ -350,6 +337,4 @@ def _pause_s(state: tenacity.RetryCallState) -> float:
     exc = state.outcome.exception() if state.outcome else None
     jitter = random.random()  # noqa: S311  spreads load, guards nothing
     asked_s = exc.retry_after_s if isinstance(exc, ProviderError) else None
-    return (
-        retry_delay(state.attempt_number - 1, jitter) if asked_s is None else asked_s + jitter / 2
-    )
+    return retry_delay(state.attempt_number - 1, jitter) if asked_s is None else asked_s + jitter / 2

@@ -75,9 +75,7 @@ def inspect(file: BinaryIO, kind: Kind) -> Media:
     if not found.media_type.startswith(f"{kind.value}/"):
         raise _invalid(f"The provider delivered {found.media_type} where {kind.value} was asked.")
     if found.width < 1 or found.height < 1 or found.width * found.height > PIXELS_MAX:
-        raise _invalid(
-            f"The result has {found.width} x {found.height} pixels, allowed are {PIXELS_MAX:,}."
-        )
+        raise _invalid(f"The result has {found.width} x {found.height} pixels, allowed are {PIXELS_MAX:,}.")
     return found
 
 
@@ -217,9 +215,7 @@ def _mp4(file: BinaryIO, size: int, names: tuple[str, str]) -> Media:
             duration_s = duration_s or _fragment_seconds(file, box, moov)
         if box.name == b"trak" and not width:
             width, height = _track_pixels(file, box)
-    return Media(
-        media_type=names[0], extension=names[1], width=width, height=height, duration_s=duration_s
-    )
+    return Media(media_type=names[0], extension=names[1], width=width, height=height, duration_s=duration_s)
 
 
 def _body(file: BinaryIO, box: _Box, most: int = 128) -> bytes:
@@ -245,11 +241,7 @@ def _header_seconds(file: BinaryIO, box: _Box) -> float | None:
 def _fragment_seconds(file: BinaryIO, mvex: _Box, moov: _Box) -> float | None:
     """The length of a fragmented clip, from its mehd box, where it has one."""
     scale = next(
-        (
-            _header_times(file, box)[0]
-            for box in _boxes(file, moov.body, moov.end)
-            if box.name == b"mvhd"
-        ),
+        (_header_times(file, box)[0] for box in _boxes(file, moov.body, moov.end) if box.name == b"mvhd"),
         0,
     )
     for box in _boxes(file, mvex.body, mvex.end):
@@ -293,9 +285,7 @@ def _number(file: BinaryIO, *, keep_marker: bool) -> tuple[int, int, bool]:
     return marked if keep_marker else value, length, value == (1 << (7 * length)) - 1
 
 
-def _elements(
-    file: BinaryIO, start: int, end: int, depth: int = 0
-) -> Iterator[tuple[int, int, int]]:
+def _elements(file: BinaryIO, start: int, end: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
     """(id, start of body, end) of each element in [start, end), parents' children included."""
     at, count = start, 0
     while at < end and depth < _DEPTH_MAX and count < _PARTS_MAX:

@@ -182,7 +182,7 @@ class Storage:
 
 @contextlib.contextmanager
 def _translated(key: str) -> Iterator[None]:
-    """obstore's exceptions -> ours, naming the key."""
+    """The library's exceptions -> ours, naming the key."""
     try:
         yield
     except (FileNotFoundError, NotFoundError):

@@ -78,9 +78,7 @@ def kind_of(
     known = code_kind(error.code, codes) if error else None
     if known is not None:
         # "Busy" with an error of the vendor's own on top (500 ModelServingError) is no sure no.
-        return (
-            K.SERVER_ERROR if FAILURES[known].repeat and status >= 500 and status != 503 else known
-        )
+        return K.SERVER_ERROR if FAILURES[known].repeat and status >= 500 and status != 503 else known
     if 200 <= status < 300:
         return K.UNREADABLE if error else None
     if 400 <= status < 500:
@@ -158,13 +156,9 @@ _PAIRS = re.compile(
     r"(?i)\b((?:x-[a-z]+-)?(?:signature|security-?token|access-?key(?:-?id)?|ossaccesskeyid|credential"
     r"|api-?key|authorization|token|sig|password|secret|expires))(\"?\s*[=:]\s*\"?)[^\s&\"',;]+"
 )
-_LINKS = re.compile(
-    r"(?i)\b([a-z][a-z0-9+.-]{0,15}://)(?:[^\s/?#\"'<>@]*@)?([^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?"
-)
+_LINKS = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,15}://)(?:[^\s/?#\"'<>@]*@)?([^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?")
 _DATA = re.compile(r"(?i)\bdata:[^\s\"'<>]*")
-_PAGE = re.compile(
-    r"(?is)<(script|style|head|title)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)|</?[a-z!][^>]*(?:>|\Z)"
-)
+_PAGE = re.compile(r"(?is)<(script|style|head|title)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)|</?[a-z!][^>]*(?:>|\Z)")
 _TAG = re.compile(r"(?i)</?[a-z!][^<>]*>")  # without one, a `<` is only a smaller-than
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
@@ -213,8 +207,6 @@ def _base64_forms(raw: bytes) -> set[str]:
     found = set()
     for offset in range(3):
         head, tail = -(-offset * 8 // 6), (offset + len(raw)) * 8 // 6
-        shown = binascii.b2a_base64(b"\0" * offset + raw + b"\0\0", newline=False).decode()[
-            head:tail
-        ]
+        shown = binascii.b2a_base64(b"\0" * offset + raw + b"\0\0", newline=False).decode()[head:tail]
         found |= {shown, shown.replace("+", "-").replace("/", "_")}
     return {form for form in found if len(form) >= _SHORTEST_SECRET}

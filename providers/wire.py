@@ -100,7 +100,11 @@ class _Noting(HTTPConnection):
         super().connect()
 
     def putrequest(
-        self, method: str, url: str, skip_host: bool = False, skip_accept_encoding: bool = False
+        self,
+        method: str,
+        url: str,
+        skip_host: bool = False,  # noqa: FBT001, FBT002  http.client's own signature
+        skip_accept_encoding: bool = False,  # noqa: FBT001, FBT002  same
     ) -> None:
         wire = _wire.get()
         exact = url if wire is None or wire.target is None else wire.target

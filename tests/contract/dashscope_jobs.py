@@ -38,9 +38,7 @@ def resolved(model: str, prompt: str) -> Job:
     """A job with the contract's own defaults."""
     bounds = MODELS[model].bounds
     none = Presets.from_tables({})
-    found = resolve(
-        bounds.kind, {"prompt": prompt}, bounds, none, strict=False, draw=lambda _low, _high: 5
-    )
+    found = resolve(bounds.kind, {"prompt": prompt}, bounds, none, strict=False, draw=lambda _low, _high: 5)
     return Job(task_id="t", attempt=1, kind=bounds.kind, model=model, effective=found.effective)
 
 

@@ -48,9 +48,7 @@ class Puller:
     ) -> Fetched:
         provider = ProviderSettings(base_url=home, result_hosts=hosts, connect_s=1.0)
         results = Results(allowed_networks=allowed, **limits)  # type: ignore[arg-type]  # a test's own keywords
-        with Downloads(results, self.folder).fetched(
-            provider, Output(url=url), kind, headers
-        ) as got:
+        with Downloads(results, self.folder).fetched(provider, Output(url=url), kind, headers) as got:
             look(got)
             return got
 

@@ -32,11 +32,7 @@ class Conn:
             seen += part
         head, _, body = seen.partition(b"\r\n\r\n")
         length = next(
-            (
-                int(line.split(b":")[1])
-                for line in head.split(b"\r\n")
-                if line.lower().startswith(b"content-length:")
-            ),
+            (int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")),
             0,
         )
         while len(body) < length:
@@ -48,9 +44,7 @@ class Conn:
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
 
-    def answer(
-        self, body: bytes, status: str = "200 OK", headers: str = "", *, close: bool = True
-    ) -> None:
+    def answer(self, body: bytes, status: str = "200 OK", headers: str = "", *, close: bool = True) -> None:
         """A whole answer with its Content-Length."""
         kept = "Connection: close\r\n" if close else ""
         head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{kept}{headers}\r\n"
@@ -107,9 +101,7 @@ class RawServer:
                 return
             self.connections += 1
             self._open.append(sock)
-            thread = threading.Thread(
-                target=self._serve, args=(Conn(self, sock, self.connections),), daemon=True
-            )
+            thread = threading.Thread(target=self._serve, args=(Conn(self, sock, self.connections),), daemon=True)
             self._threads.append(thread)
             thread.start()
 

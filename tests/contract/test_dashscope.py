@@ -171,9 +171,7 @@ def test_unknown_model_is_refused_without_a_call() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
 NAMES = [
@@ -194,9 +192,7 @@ STATES = ["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN", "RUNNING", "", "x\x00y"]
 
 
 @given(
-    st.fixed_dictionaries(
-        {"task_status": st.sampled_from(STATES) | JSON}, optional=dict.fromkeys(NAMES, JSON)
-    ),
+    st.fixed_dictionaries({"task_status": st.sampled_from(STATES) | JSON}, optional=dict.fromkeys(NAMES, JSON)),
     JSON,
 )
 def test_any_json_is_an_observation(output: dict[str, object], usage: object) -> None:

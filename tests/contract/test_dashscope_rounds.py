@@ -48,14 +48,8 @@ class Account:
             int(query["page_no"][0]),
             query["status"][0],
         )
-        found = [
-            key
-            for key, state in self.states.items()
-            if state == status and key not in self.unlisted
-        ]
-        shown = [
-            {"task_id": key, "status": status} for key in found[size * (page - 1) : size * page]
-        ]
+        found = [key for key, state in self.states.items() if state == status and key not in self.unlisted]
+        shown = [{"task_id": key, "status": status} for key in found[size * (page - 1) : size * page]]
         return {
             "total": len(found),
             "total_page": -(-len(found) // size),
@@ -154,9 +148,7 @@ def test_listing_that_is_forbidden_is_done_without() -> None:
 
 def test_throttled_query_ends_the_round_early() -> None:
     with RawServer(answering(429, {"code": "Throttling"})) as server:
-        seen = adapter(server.url, list_call=False, side_by_side=2).observe(
-            [f"r-{n}" for n in range(100)], Kind.IMAGE
-        )
+        seen = adapter(server.url, list_call=False, side_by_side=2).observe([f"r-{n}" for n in range(100)], Kind.IMAGE)
     assert {type(one) for one in seen.values()} == {Unreadable}
     assert len(server.requests) <= 4
     assert len(seen) == len(server.requests)
@@ -206,17 +198,13 @@ def test_lost_answer_is_doubt_whether_or_not_the_job_was_made(
     sim: Simulator, directive: str, kind: FailureKind, jobs: int
 ) -> None:
     before = len(list(sim.world.ledger.accepted(0)))
-    outcome = adapter(f"{sim.url}/dashscope").submit(
-        resolved("wan2.2-t2i-flash", f"a cup [[sim: {directive}]]")
-    )
+    outcome = adapter(f"{sim.url}/dashscope").submit(resolved("wan2.2-t2i-flash", f"a cup [[sim: {directive}]]"))
     assert isinstance(outcome, Uncertain)
     assert outcome.error.kind is kind
     assert len(list(sim.world.ledger.accepted(0))) - before == jobs
 
 
 def test_sure_no_of_the_simulator_is_not_accepted(sim: Simulator) -> None:
-    outcome = adapter(f"{sim.url}/dashscope").submit(
-        resolved("wan2.2-t2i-flash", "a cup [[sim: 429 1 7]]")
-    )
+    outcome = adapter(f"{sim.url}/dashscope").submit(resolved("wan2.2-t2i-flash", "a cup [[sim: 429 1 7]]"))
     assert isinstance(outcome, NotAccepted)
     assert outcome.retry_after_s == 7.0

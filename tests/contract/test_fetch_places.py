@@ -16,9 +16,7 @@ from tests.contract.raw_server import Conn, RawServer, free_port
 @pytest.fixture
 def puller(tmp_path: Path) -> Iterator[Puller]:
     yield Puller(tmp_path)
-    assert [
-        path for path in tmp_path.rglob("*") if path.is_file()
-    ] == []  # nothing is ever left behind
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []  # nothing is ever left behind
 
 
 # --- redirects and credentials ---
@@ -30,28 +28,20 @@ def test_key_goes_to_the_providers_own_host_and_not_along_with_a_redirect(puller
 
         def script(conn: Conn) -> None:
             conn.request()
-            conn.answer(
-                b"", "302 Found", f"Location: {store.url}/signed?a=1\r\nSet-Cookie: s=1\r\n"
-            )
+            conn.answer(b"", "302 Found", f"Location: {store.url}/signed?a=1\r\nSet-Cookie: s=1\r\n")
 
         with RawServer(script) as vendor:
-            puller.pull(
-                f"{vendor.url}/v1/content", home=vendor.url, allowed=("127.0.0.0/8",), headers=key
-            )
+            puller.pull(f"{vendor.url}/v1/content", home=vendor.url, allowed=("127.0.0.0/8",), headers=key)
             puller.pull(f"{vendor.url}/v1/content", home=vendor.url, allowed=("127.0.0.0/8",))
             puller.pull(f"{store.url}/x", home=vendor.url, allowed=("127.0.0.0/8",), headers=key)
     assert [b"sk-secret" in request for request in vendor.requests] == [True, False]
-    assert not any(
-        b"Authorization" in request or b"Cookie" in request for request in store.requests
-    )
+    assert not any(b"Authorization" in request or b"Cookie" in request for request in store.requests)
 
 
 def test_key_is_not_sent_to_another_port_or_scheme_of_the_same_host(puller: Puller) -> None:
     with RawServer(served()) as other:
         home = f"http://127.0.0.1:{free_port()}"
-        puller.pull(
-            other.url, home=home, hosts=(f"127.0.0.1:{other.port}",), headers={"Authorization": "k"}
-        )
+        puller.pull(other.url, home=home, hosts=(f"127.0.0.1:{other.port}",), headers={"Authorization": "k"})
         tls_home = other.url.replace("http:", "https:")
         puller.pull(other.url, home=tls_home, headers={"Authorization": "k"})
     assert not any(b"Authorization" in request for request in other.requests)
@@ -155,10 +145,7 @@ def no_wire(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         if name in answers:
             turn = min(looked_up.get(name, 0), len(answers[name]) - 1)
             looked_up[name] = turn + 1
-            return [
-                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port or 0))
-                for ip in answers[name][turn]
-            ]
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port or 0)) for ip in answers[name][turn]]
         if name.endswith(".example"):
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
         return real(name, port, *args, **kwargs)  # type: ignore[arg-type]  # whatever the caller gave
@@ -183,9 +170,7 @@ def test_link_into_private_places_is_refused_before_a_byte_is_sent(
     assert inside == []
 
 
-def test_attack_table_would_reach_its_goal_without_the_guard(
-    puller: Puller, no_wire: list[object]
-) -> None:
+def test_attack_table_would_reach_its_goal_without_the_guard(puller: Puller, no_wire: list[object]) -> None:
     """The same links as the provider's own host are dialled.
 
     The table tests the guard and not a typing error.
@@ -205,9 +190,7 @@ def test_public_address_is_dialled_as_it_was_checked(puller: Puller, no_wire: li
     assert no_wire == [("93.184.216.34", 443), ("93.184.216.34", 6379)]
 
 
-@pytest.mark.parametrize(
-    "target", ["http://169.254.169.254/latest/", "http://127.0.0.1:{port}/", "file:///etc/passwd"]
-)
+@pytest.mark.parametrize("target", ["http://169.254.169.254/latest/", "http://127.0.0.1:{port}/", "file:///etc/passwd"])
 def test_redirect_into_private_places_is_refused(puller: Puller, target: str) -> None:
     with RawServer(served()) as inside:
         there = target.replace("{port}", str(inside.port))
@@ -220,9 +203,7 @@ def test_redirect_into_private_places_is_refused(puller: Puller, target: str) ->
 def test_private_network_is_open_when_it_is_listed(puller: Puller) -> None:
     with RawServer(served()) as server:
         puller.pull(server.url, allowed=("127.0.0.0/8",))
-        assert (
-            puller.fails(server.url, allowed=("10.0.0.0/8",)).kind is FailureKind.RESULT_UNAVAILABLE
-        )
+        assert puller.fails(server.url, allowed=("10.0.0.0/8",)).kind is FailureKind.RESULT_UNAVAILABLE
         puller.pull(server.url, hosts=(f"127.0.0.1:{server.port}",))
         puller.fails(server.url, hosts=("127.0.0.1", "127.0.0.1:1"))
     assert server.connections == 2

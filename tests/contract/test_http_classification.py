@@ -101,9 +101,7 @@ def test_exception_is_judged_by_what_the_socket_noted(name: str) -> None:
         assert kind_of_exception(exc, sent) in DOUBT
 
 
-@pytest.mark.parametrize(
-    "cls", [*Urllib3Error.__subclasses__(), OSError, TimeoutError, UnicodeError], ids=repr
-)
+@pytest.mark.parametrize("cls", [*Urllib3Error.__subclasses__(), OSError, TimeoutError, UnicodeError], ids=repr)
 def test_exception_after_the_first_byte_is_never_a_sure_no(cls: type[Exception]) -> None:
     exc = cls.__new__(cls)
     assert kind_of_exception(exc, _wire(sent=True)) in DOUBT
@@ -246,9 +244,7 @@ NOW = 1_796_000_000.0
         ({"Retry-After": ""}, None),
     ],
 )
-def test_retry_after_is_seconds_or_a_date_or_nothing(
-    headers: dict[str, str], seconds: float | None
-) -> None:
+def test_retry_after_is_seconds_or_a_date_or_nothing(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after_s(headers, NOW) == seconds
 
 
@@ -277,10 +273,7 @@ def test_words_are_cleaned(text: object, shown: str) -> None:
 
 
 def _embeddings(secret: str) -> list[str]:
-    whole = [
-        base64.b64encode((pad + secret + "tail").encode()).decode()
-        for pad in ("", "u", "us", "user:")
-    ]
+    whole = [base64.b64encode((pad + secret + "tail").encode()).decode() for pad in ("", "u", "us", "user:")]
     safe = [base64.urlsafe_b64encode((pad + secret).encode()).decode() for pad in ("", "u", "us")]
     return [secret, quote(secret, safe=""), secret.upper(), *whole, *safe]
 

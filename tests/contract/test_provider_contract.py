@@ -142,9 +142,7 @@ class Bench:
 
 def made(name: str, url: str) -> Bench:
     vendor = VENDORS[name]
-    settings = ProviderSettings(
-        adapter=name, base_url=url + vendor.path, connect_s=1, submit_read_s=3, query_read_s=3
-    )
+    settings = ProviderSettings(adapter=name, base_url=url + vendor.path, connect_s=1, submit_read_s=3, query_read_s=3)
     provider = PROVIDERS[name](
         name, settings, KEY, retries=Retries(reads=0, async_submit=0), polling=Polling(round_s=5)
     )
@@ -165,9 +163,7 @@ def test_provider_has_the_ports_four_verbs_and_no_other(bench: Bench) -> None:
     assert public == {"name", "capabilities", "submit", "observe", "cancel", "find", "result_headers"}
     for verb in ("submit", "observe", "cancel", "find"):
         ours = introspection.signature(getattr(type(bench.provider), verb))
-        assert list(ours.parameters) == list(
-            introspection.signature(getattr(Provider, verb)).parameters
-        )
+        assert list(ours.parameters) == list(introspection.signature(getattr(Provider, verb)).parameters)
 
 
 def test_capabilities_agree_with_themselves(bench: Bench) -> None:
@@ -254,9 +250,7 @@ def test_vendor_that_is_away_is_never_an_exception(name: str) -> None:
     ("directive", "kind"),
     [("fail", FailureKind.PROVIDER_ERROR), ("filtered", FailureKind.CONTENT_FILTERED)],
 )
-def test_failed_job_has_a_reason_and_the_vendors_code(
-    bench: Bench, directive: str, kind: FailureKind
-) -> None:
+def test_failed_job_has_a_reason_and_the_vendors_code(bench: Bench, directive: str, kind: FailureKind) -> None:
     failed = bench.ended(bench.receipt(f"x [[sim: {directive}]]"))
     assert isinstance(failed, Failed)
     assert failed.error.kind is kind
@@ -273,18 +267,14 @@ def test_failed_job_has_a_reason_and_the_vendors_code(
         ("poll-429 1 9", Unreadable),
     ],
 )
-def test_broken_answer_to_a_query_is_no_news(
-    bench: Bench, directive: str, seen: type[Observation]
-) -> None:
+def test_broken_answer_to_a_query_is_no_news(bench: Bench, directive: str, seen: type[Observation]) -> None:
     receipt = bench.receipt(f"x [[sim: {directive}]] [[sim: stuck]]")
     assert isinstance(bench.seen(receipt), seen)
     assert isinstance(bench.seen(receipt), Working)
 
 
 def test_unknown_word_is_working(bench: Bench) -> None:
-    assert bench.seen(bench.receipt("x [[sim: word POSTPROCESSING]]")) == Working(
-        word="POSTPROCESSING"
-    )
+    assert bench.seen(bench.receipt("x [[sim: word POSTPROCESSING]]")) == Working(word="POSTPROCESSING")
 
 
 def test_job_nobody_knows_is_unknown_and_working_ones_are_told_apart(bench: Bench) -> None:
@@ -351,10 +341,7 @@ def test_submits_side_by_side_are_jobs_of_their_own(bench: Bench) -> None:
 
 def test_key_shows_nowhere(bench: Bench) -> None:
     with recorded() as calls:
-        outcomes = [
-            bench.provider.submit(bench.job(f"x [[sim: {what}]]"))
-            for what in ("502", "reject", "reset")
-        ]
+        outcomes = [bench.provider.submit(bench.job(f"x [[sim: {what}]]")) for what in ("502", "reject", "reset")]
     for shown in (bench.provider, bench.provider.capabilities, outcomes, calls, bench.job()):
         assert KEY not in repr(shown)
         assert "[[sim" not in repr(shown)  # the prompt
@@ -376,9 +363,7 @@ def test_building_opens_no_connection(name: str, monkeypatch: pytest.MonkeyPatch
 def _settings(**providers: str) -> Settings:
     return Settings(
         providers={
-            name: ProviderSettings(
-                adapter=adapter, base_url="http://h", api_key_env="K", enabled=name != "off"
-            )
+            name: ProviderSettings(adapter=adapter, base_url="http://h", api_key_env="K", enabled=name != "off")
             for name, adapter in providers.items()
         },
         env=Environment(vendor_keys={"K": KEY}),
