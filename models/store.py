@@ -202,6 +202,12 @@ def get(uow: UnitOfWork, id_: UUID) -> Row | None:
     return uow.one("select t.*, now() as now from tasks t where t.id = :id", id=id_)
 
 
+def versions(uow: UnitOfWork, ids: Sequence[UUID]) -> dict[UUID, int]:
+    """The versions of these rows now."""
+    rows = uow.all("select id, version from tasks where id = any(:ids)", ids=list(ids))
+    return {row["id"]: row["version"] for row in rows}
+
+
 def request_cancel(uow: UnitOfWork, id_: UUID) -> None:
     """Note that the caller wants it stopped. Does not raise `version`: a receipt on its way in must not be refused."""
     uow.execute(

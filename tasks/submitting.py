@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from models import backoff, line, store
-from models.db import TRANSIENT, Row
+from models.db import TRANSIENT, Row, UnitOfWork
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
 from models.lifecycle import Change, Error, Reason, Stage, Status
@@ -116,7 +116,7 @@ def _write(rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome
         moved = store.apply(uow, row["id"], version, change)
         if moved is not None:
             moves.record(uow, row, calls)
-            return moved
+            return _or_canceled(uow, row["id"], moved, change)
         there = store.get(uow, row["id"])
         if there is None or not isinstance(outcome, Accepted):
             return None
@@ -127,6 +127,20 @@ def _write(rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome
         store.adopt_receipt(uow, row["id"], row["attempt"], outcome.receipt)
         store.note_late(uow, row["id"], {"what": "accepted by the vendor after the end", "receipt": outcome.receipt})
     return None
+
+
+def _or_canceled(uow: UnitOfWork, id_: UUID, version: int, change: Change) -> int:
+    """End what goes back to the line although its owner wanted it stopped; the version it then has.
+
+    Asked while the vendor was asked, the wish waited for a receipt. There is none, and nothing is to be bought any
+    more. Not where the vendor may have it after all: there only the vendor can say.
+    """
+    if change.to is not Status.PENDING or change.fields["risk"]:
+        return version
+    there = store.get(uow, id_)
+    if there is None or there["cancel_requested_at"] is None:
+        return version
+    return store.apply(uow, id_, version, moves.canceled()) or version
 
 
 def outcome_change(row: Row, outcome: Outcome, retries: Retries, jitter: float) -> Change:

@@ -7,13 +7,14 @@ countdown. Nothing waits in a worker, and a task costs a row, not a message.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from celery import Task
 
 from models import backoff, line, store
-from models.db import Row
+from models.db import Row, UnitOfWork
 from models.fields import Kind
 from models.lifecycle import Change, Decision, End, Fetch, Observation, Reason, Stage, Status, View, Wait, decide
 from providers.calls import recorded
@@ -58,10 +59,23 @@ def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int,
             return None
         rows = line.due(uow, provider, kind, everything=ticking, limit=polling.batch)
         idle_rounds = line.idle_rounds(uow, provider, kind)
+    hold_s = rt.hold_s(provider, "observe")
+    if hold_s > 0:  # nobody is asked; rows and counters stay as they are
+        return _pause(rt, provider, kind, mine, hold_s, idle_rounds)
     with recorded() as calls:
         seen = adapter.observe([row["receipt"] for row in rows], kind) if rows else {}
     ended = settle(rt, provider, kind, rows, seen, calls)
     return _plan(rt, provider, kind, mine, ticking=ticking, idle_rounds=0 if ended else idle_rounds + 1)
+
+
+def _pause(  # noqa: PLR0913  a plan and its reason
+    rt: Runtime, provider: str, kind: Kind, version: int, hold_s: float, idle_rounds: int
+) -> tuple[int, int] | None:
+    """Skip this round: the provider's gate is shut for `hold_s`."""
+    wait_s = backoff.whole_seconds(hold_s)
+    with rt.db.unit_of_work() as uow:
+        planned = line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds)
+    return None if planned is None else (planned, wait_s)
 
 
 def settle(
@@ -84,14 +98,35 @@ def settle(
             proposals.append(store.Proposal(id=row["id"], version=row["version"], change=change))
         elif isinstance(decision, Wait):
             touches.append(_touch(row, decision))
-    with rt.db.unit_of_work() as uow:
-        moved = store.apply_all(uow, proposals)
-        store.touch(uow, touches)
-        by_receipt = {row["receipt"]: row["id"] for row in rows}
-        moves.record_calls(uow, provider, calls, by_receipt, [row["id"] for row in rows])
+    by_receipt = {row["receipt"]: row["id"] for row in rows}
+    tries = itertools.count()
+
+    def write() -> dict[UUID, int]:
+        with rt.db.unit_of_work() as uow:
+            if next(tries) and (before := _written_before(uow, proposals)):
+                return before
+            moved = store.apply_all(uow, proposals)
+            store.touch(uow, touches)
+            moves.record_calls(uow, provider, calls, by_receipt, [row["id"] for row in rows])
+        return moved
+
+    # Without patience a database that is away for a moment would cost the whole harvest, and then the chain: it has no
+    # next wake-up, and the sweep finds that out only when this round's budget is over.
+    moved = rt.persist(write, _MARGIN_S)
     left = [p for p in proposals if p.id in moved and _leaves(p.change)]
     _follow(rt, provider, kind, left, moved)
     return len(left)
+
+
+def _written_before(uow: UnitOfWork, proposals: Sequence[store.Proposal]) -> dict[UUID, int]:
+    """What an earlier try has written whose COMMIT was cut; empty when it has not.
+
+    Then every row is one version on at least. Somebody else may have moved one; a wake-up for it finds nothing to do.
+    """
+    there = store.versions(uow, [p.id for p in proposals])
+    if any(there.get(p.id) == p.version for p in proposals):
+        return {}
+    return {p.id: p.version + 1 for p in proposals if there.get(p.id) == p.version + 1}
 
 
 def _leaves(change: Change) -> bool:
@@ -161,10 +196,14 @@ def _plan(
     rt: Runtime, provider: str, kind: Kind, version: int, *, ticking: bool, idle_rounds: int
 ) -> tuple[int, int] | None:
     """Commit when the next round is. A chain with nothing to poll sleeps, unless a receipt came in at that moment."""
-    with rt.db.unit_of_work() as uow:
-        due_s = line.next_due_s(uow, provider, kind)
-        wait_s = None if due_s is None else _wait(rt, due_s, ticking=ticking)
-        planned = line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds)
+
+    def write() -> tuple[int | None, int | None]:
+        with rt.db.unit_of_work() as uow:
+            due_s = line.next_due_s(uow, provider, kind)
+            wait_s = None if due_s is None else _wait(rt, due_s, ticking=ticking)
+            return line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds), wait_s
+
+    planned, wait_s = rt.persist(write, _MARGIN_S)
     if planned is None:
         return None
     if wait_s is not None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 from celery.worker.consumer import Consumer as CeleryConsumer
+from sqlalchemy.exc import OperationalError
 
 from celeryconfig import worker_consumer
-from tasks import app
+from models import ids, line, store
+from models.db import UnitOfWork
+from models.failures import FailureKind
+from models.lifecycle import Error
+from providers.port import Job, NotAccepted, Outcome, Uncertain
+from tasks import app, moves
 from tasks.consumer import Consumer
+from tests.conftest import MakeSettings
 from tests.faults import Proxy
+from tests.scripted import done
+from tests.world import TOML, World
 
 
 def _waits_for_more(channel: Any) -> None:  # noqa: ANN401  kombu's channel has no types
@@ -49,3 +60,95 @@ def test_celerys_own_consumer_does_not_outlive_it(redis_url: str) -> None:
     # When this fails, Celery or kombu has closed the hole, and tasks/consumer.py can go.
     with pytest.raises(AttributeError, match="hostname"):
         _after_a_loss(CeleryConsumer, redis_url)
+
+
+@pytest.fixture
+def world(make_settings: MakeSettings) -> Iterator[World]:
+    """A gateway with room for a hundred."""
+    made = World.build(make_settings(TOML))
+    yield made
+    made.rt.db.close()
+
+
+def test_cancel_asked_for_during_a_submit_that_was_not_accepted_buys_nothing(world: World) -> None:
+    id_ = world.add()
+
+    def meanwhile(_job: Job) -> Outcome:
+        with world.rt.db.unit_of_work() as uow:
+            store.request_cancel(uow, id_)
+        return NotAccepted(error=Error(kind=FailureKind.RATE_LIMITED))
+
+    world.provider.on_submit = meanwhile
+    row = world.submit(id_)
+    assert (row["status"], row["certain"], row["upstream_call_count"]) == ("CANCELED", True, 0)
+    assert world.reasons(id_) == ["accepted", "claimed", "not_accepted", "cancelled"]
+    world.submit(id_)
+    assert len(world.provider.submits) == 1
+
+
+def test_cancel_of_a_submit_that_the_vendor_may_have_is_not_believed_done(world: World) -> None:
+    # With a vendor that honours our reference a doubtful submit goes back to the line and may be running there.
+    id_ = world.add()
+    world.provider.can(honours_reference=True)
+
+    def meanwhile(_job: Job) -> Outcome:
+        with world.rt.db.unit_of_work() as uow:
+            store.request_cancel(uow, id_)
+        return Uncertain(error=Error(kind=FailureKind.READ_TIMEOUT))
+
+    world.provider.on_submit = meanwhile
+    row = world.submit(id_)
+    assert (row["status"], row["risk"]) == ("PENDING", True)
+
+
+def test_harvest_of_a_round_outlives_a_database_that_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    written = store.apply_all
+    away = iter([OperationalError("", {}, Exception("away"))])
+
+    def apply_all(uow: UnitOfWork, proposals: Sequence[store.Proposal]) -> dict[UUID, int]:
+        for error in away:
+            raise error
+        return written(uow, proposals)
+
+    monkeypatch.setattr(store, "apply_all", apply_all)
+    world.poll()
+    assert world.row(id_)["stage"] == "fetching"
+    assert len(world.provider.asked) == 1
+
+
+def test_harvest_whose_commit_was_cut_is_followed_up_and_written_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    record = moves.record_calls
+    cut = iter([OperationalError("", {}, Exception("cut"))])
+
+    def committed_and_cut(uow: UnitOfWork, *told: Any) -> None:  # noqa: ANN401  as moves.record_calls
+        record(uow, *told)
+        for error in cut:
+            uow._connection.commit()
+            raise error
+
+    monkeypatch.setattr(moves, "record_calls", committed_and_cut)
+    world.poll()
+    assert world.reasons(id_) == ["accepted", "claimed", "observed", "observed"]
+    assert f"{ids.encode('task', id_)}.4" in world.messages(), "the fetch was rung"
+
+
+def test_plan_of_a_round_outlives_a_database_that_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.submit(world.add())
+    planned = line.plan_wave
+    away = iter([OperationalError("", {}, Exception("away"))])
+
+    def plan_wave(*args: Any, **named: Any) -> int | None:  # noqa: ANN401  as line.plan_wave
+        for error in away:
+            raise error
+        return planned(*args, **named)
+
+    monkeypatch.setattr(line, "plan_wave", plan_wave)
+    assert world.poll() is not None
