@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.checked import build, suggest
+from models.workflows import WorkflowSettings
 
 SHIPPED = Path(__file__).with_name("weir.toml")
 _WHOLE = frozenset({"providers", "models"})  # replaced as one table, never merged key by key
@@ -184,6 +185,9 @@ class ProviderSettings:
         metadata={"doc": "hosts besides its own that results may come from without the public-address check"},
     )
     enabled: bool = field(default=True, metadata={"doc": "false: routes nothing new; running tasks go on"})
+    workflows: Mapping[str, WorkflowSettings] = field(
+        default_factory=dict, metadata={"doc": "ComfyUI only: its graphs by the name of the model; empty: as shipped"}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,8 +58,10 @@ def _differences(table: dict[str, object], cls: type, where: str) -> list[str]:
                 for key, expected in dataclasses.asdict(default).items()
                 if _plain(value.get(key)) != _plain(expected)
             ]
-        elif field.name not in _OWN and where and _plain(value) != _plain(field.default):
-            found.append(f"{name} is {value!r}, not {field.default!r}")
+        elif field.name not in _OWN and where:
+            usual = field.default_factory() if callable(field.default_factory) else field.default
+            if _plain(value) != _plain(usual):
+                found.append(f"{name} is {value!r}, not {usual!r}")
     return found
 
 
