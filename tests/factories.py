@@ -16,12 +16,47 @@ from uuid_utils.compat import uuid7
 
 from models import accounts, store, tables
 from models.db import Database, Row, UnitOfWork
+from models.failures import FAILURES, FailureKind
 from models.fields import Kind
-from models.lifecycle import FINAL, Stage, Status
+from models.lifecycle import (
+    FINAL,
+    Canceled,
+    Change,
+    Error,
+    Failed,
+    Finished,
+    Missing,
+    Observation,
+    Output,
+    Reason,
+    Stage,
+    Status,
+    Unknown,
+    Unreadable,
+    Working,
+)
 from models.settings import Caps, ProviderSettings, Settings, UserLimits
 
 SECRET = "for-tests-only-" + "0" * 32
 ANY = 1_000_000  # a cap that never closes
+
+
+NOISE = Error(kind=FailureKind.SERVER_ERROR, message="a page")
+DONE = Finished(outputs=(Output(url="http://127.0.0.1:9/1.png"),))
+# What a vendor may say, one of each kind that decide() tells apart.
+OBSERVATIONS: list[Observation] = [
+    Working(),
+    Working(progress=0.4),
+    Working(progress=0.2),
+    DONE,
+    Finished(outputs=()),
+    Finished(outputs=(), missing=(Missing(kind=FailureKind.CONTENT_FILTERED),)),
+    Failed(error=Error(kind=FailureKind.PROVIDER_ERROR)),
+    Canceled(),
+    Unknown(),
+    Unreadable(error=NOISE),
+    Unreadable(error=NOISE, retry_after_s=60),
+]
 
 
 def settings(
@@ -116,6 +151,24 @@ def add_delivery(uow: UnitOfWork, task_id: UUID, **columns: Any) -> None:  # noq
     """A webhook delivery, due now."""
     row = {"id": uuid7(), "task_id": task_id, "event": "task.succeeded", "version": 1, "url": "http://127.0.0.1:9/"}
     _insert(uow, "webhook_deliveries", row | {"next_attempt_at": timedelta()} | columns)
+
+
+def failed(kind: FailureKind, reason: Reason = Reason.REFUSED) -> Change:
+    """The end without a result."""
+    fields = {"error_code": kind, "certain": FAILURES[kind].certain}
+    return Change(reason=reason, to=Status.FAILED, fields=fields)
+
+
+def timed_out(row: Row, reason: Reason) -> Change:
+    """The end by time: certain only if no vendor ever heard of it."""
+    certain = row["status"] == Status.PENDING
+    fields = {"error_code": FailureKind.DEADLINE, "certain": certain}
+    return Change(reason=reason, to=Status.TIMEOUT, fields=fields, wake_in_s=None if certain else 0)
+
+
+def succeeded(reason: Reason) -> Change:
+    """The end with a result, and its price."""
+    return Change(reason=reason, to=Status.SUCCESS, fields={"error_code": None, "cost_micros": 100, "outputs": [{}]})
 
 
 def row_of(db: Database, id_: UUID) -> Row:
