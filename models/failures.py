@@ -23,10 +23,12 @@ class FailureKind(StrEnum):
     CONTENT_FILTERED = "content_filtered"
     PROVIDER_AUTH = "provider_auth"
     PROVIDER_QUOTA = "provider_quota"
+    MODEL_DENIED = "provider_model_denied"
     # the vendor did not take it, or not now
     NOT_SENT = "provider_unreachable"
     RATE_LIMITED = "provider_rate_limited"
     OVERLOADED = "provider_overloaded"
+    HELD = "provider_held"
     # no readable verdict
     UNREADABLE = "provider_unreadable"
     READ_TIMEOUT = "provider_timeout"
@@ -54,16 +56,19 @@ class Facts:
     repeat: bool  # the same call may be repeated within its bounds
     breaker: bool  # counts as the provider's failure
     certain: bool  # refused, failed or never taken: nothing runs on and nothing was paid for
+    waits: bool = False  # nothing is wrong with the task: it waits in line, and spends no try
     retryable: bool  # shown to the caller: the same request may work later
     message: str  # what the caller reads when the vendor gave no words of its own
 
 
-def _no(message: str, *, breaker: bool = False, retryable: bool = False) -> Facts:
-    return Facts(repeat=False, breaker=breaker, certain=True, retryable=retryable, message=message)
+def _no(message: str, *, breaker: bool = False, retryable: bool = False, waits: bool = False) -> Facts:
+    return Facts(
+        repeat=False, breaker=breaker, certain=True, waits=waits, retryable=retryable or waits, message=message
+    )
 
 
-def _later(message: str) -> Facts:
-    return Facts(repeat=True, breaker=True, certain=True, retryable=True, message=message)
+def _later(message: str, *, breaker: bool = True, waits: bool = False) -> Facts:
+    return Facts(repeat=True, breaker=breaker, certain=True, waits=waits, retryable=True, message=message)
 
 
 def _doubt(message: str, *, breaker: bool = True, retryable: bool = False) -> Facts:
@@ -74,11 +79,15 @@ K = FailureKind
 FAILURES: Mapping[FailureKind, Facts] = {
     K.INVALID_PARAMETER: _no("The provider refused a parameter."),
     K.CONTENT_FILTERED: _no("The provider refused the content."),
-    K.PROVIDER_AUTH: _no("The provider refused this gateway's credential."),
-    K.PROVIDER_QUOTA: _no("This gateway's account at the provider has no quota left.", retryable=True),
+    K.PROVIDER_AUTH: _no("The provider refused this gateway's credential.", waits=True),
+    K.PROVIDER_QUOTA: _no("This gateway's account at the provider has no quota left.", waits=True),
+    K.MODEL_DENIED: _no("This gateway's account at the provider may not use the model."),
     K.NOT_SENT: _later("The provider could not be reached; nothing was sent."),
-    K.RATE_LIMITED: _later("The provider asks to slow down."),
+    K.RATE_LIMITED: _later("The provider asks to slow down.", breaker=False, waits=True),
     K.OVERLOADED: _later("The provider is busy and did not take the task."),
+    K.HELD: _later(
+        "Held back: the provider is failing, pausing or refusing its credential.", breaker=False, waits=True
+    ),
     K.UNREADABLE: _doubt("The provider's answer could not be read."),
     K.READ_TIMEOUT: _doubt("The provider did not answer in time."),
     K.SERVER_ERROR: _doubt("The provider reported an error of its own."),

@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeVar, cast
 
 from models.failures import FAILURES, FailureKind
-from providers.kv import Redis, RedisError  # type: ignore[attr-defined]  # kv.py is the one door to redis
+from providers.kv import Redis, RedisError
 
 log = logging.getLogger("weir.shared")
 OPERATIONS = ("submit", "observe", "fetch")

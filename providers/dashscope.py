@@ -98,12 +98,13 @@ CODES: Mapping[str, K] = {
         ),
         K.CONTENT_FILTERED,
     ),
+    # about one model, not about the credential: the others go on
+    **dict.fromkeys(("Model.AccessDenied", "AccessDenied.Unpurchased"), K.MODEL_DENIED),
     **dict.fromkeys(
         (
             "InvalidApiKey",
             "NOT AUTHORIZED",
             "AccessDenied",
-            "Model.AccessDenied",
             "Workspace",
             "BailianGateway",
         ),
@@ -112,7 +113,6 @@ CODES: Mapping[str, K] = {
     **dict.fromkeys(
         (
             "Arrearage",
-            "AccessDenied.Unpurchased",
             "AllocationQuota",
             "CommodityNotPurchased",
             "PrepaidBillOverdue",

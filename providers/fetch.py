@@ -43,6 +43,7 @@ from models.fields import Kind
 from models.lifecycle import Output
 from models.settings import ProviderSettings, Results
 from providers.calls import note, until
+from providers.gate import passing
 from providers.http import CHUNK_BYTES, USER_AGENT, NotingAdapter, get_request, on_wire, session
 from providers.media import Media, inspect
 from providers.port import Call, ProviderError
@@ -145,7 +146,8 @@ class Downloads:
             )
 
         try:
-            written = self._followed(provider, url, own_headers, (file, most, end))
+            with passing("fetch"):
+                written = self._followed(provider, url, own_headers, (file, most, end))
         except ProviderError as exc:
             noted(exc)
             raise

@@ -37,6 +37,7 @@ from models.backoff import retry_delay
 from models.failures import FAILURES, FailureKind
 from models.settings import ProviderSettings, Retries
 from providers.calls import RetryBudget, note, until
+from providers.gate import earn_retry, may_retry, passing
 from providers.port import Call, ProviderError
 from providers.verdicts import Dialect, clean, kind_of, read_json, retry_after_s
 from providers.wire import POOLS, Wire, current
@@ -130,7 +131,8 @@ def _words(exc: BaseException) -> str:
 class Ask:
     """One call to make.
 
-    `body`: JSON to be, or bytes that go out as they are. `receipts`: whom it asks about.
+    `body`: JSON to be, or bytes that go out as they are. `receipts`: whom it asks about. `bodiless`: a 2xx without a
+    body is an answer too; never for a submit.
     """
 
     operation: str  # submit, observe, cancel, find
@@ -140,6 +142,7 @@ class Ask:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: Mapping[str, object] | bytes | None = field(default=None, repr=False)
     receipts: tuple[str, ...] = ()
+    bodiless: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,9 +227,11 @@ class Http:
     def _repeated(self, attempt: Callable[[], Answer], repeats: int, worth: Callable[[ProviderError], bool]) -> Answer:
         def enough(state: tenacity.RetryCallState) -> bool:
             late = time.monotonic() + state.upcoming_sleep >= until()
-            return state.attempt_number > repeats or late or not self._budget.take()
+            spent = not (self._budget.take() and may_retry())
+            return state.attempt_number > repeats or late or spent
 
         self._budget.earn()
+        earn_retry()
         again = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda exc: isinstance(exc, ProviderError) and worth(exc)),
             wait=_pause_s,
@@ -236,7 +241,11 @@ class Http:
         return again(attempt)
 
     def _attempt(self, ask: Ask, on: requests.Session, *, submit: bool) -> Answer:
-        """One wire call, recorded."""
+        """One wire call through the gate, recorded; one that is held is none."""
+        with passing(ask.operation):
+            return self._recorded(ask, on, submit=submit)
+
+    def _recorded(self, ask: Ask, on: requests.Session, *, submit: bool) -> Answer:
         started_at_s, clock = time.time(), time.monotonic()
 
         def noted(answer: Answer | None, failure: ProviderError | None) -> None:
@@ -255,7 +264,7 @@ class Http:
             )
 
         try:
-            answer = self._judged(self._exchange(ask, on, submit=submit), submit=submit)
+            answer = self._judged(self._exchange(ask, on, submit=submit), submit=submit, bodiless=ask.bodiless)
         except ProviderError as exc:
             noted(None, exc)
             raise
@@ -269,7 +278,7 @@ class Http:
         if isinstance(sent, Mapping):
             sent = json.dumps(sent, allow_nan=False).encode()
         if not self._places.acquire(blocking=False):
-            raise ProviderError(FailureKind.NOT_SENT, "Too many calls to the provider at once.")
+            raise ProviderError(FailureKind.HELD, "Too many calls to the provider at once.", retry_after_s=1.0)
         try:
             with on_wire(at):
                 prepared = self._prepared(ask, sent)
@@ -290,8 +299,8 @@ class Http:
             headers["Connection"] = "close"
         return requests.Request(ask.method, url + query, headers=headers, data=body).prepare()
 
-    def _judged(self, reply: _Reply, *, submit: bool) -> Answer:
-        found = read_json(reply.body)
+    def _judged(self, reply: _Reply, *, submit: bool, bodiless: bool = False) -> Answer:
+        found = {} if bodiless and not reply.body and not submit else read_json(reply.body)
         fields = found if isinstance(found, Mapping) else {}
         error = self._dialect.error_of(fields)
         kind = kind_of(reply.status, error, self._dialect.codes, readable=found is not None, submit=submit)
@@ -329,6 +338,8 @@ def limited(response: requests.Response, max_bytes: int) -> bytes:
 
 def _worth_asking_again(exc: ProviderError) -> bool:
     facts = FAILURES[exc.kind]
+    if exc.kind is FailureKind.HELD:
+        return False
     return (facts.repeat or not facts.certain) and (exc.retry_after_s or 0) <= INLINE_WAIT_MAX_S
 
 

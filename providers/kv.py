@@ -21,12 +21,21 @@ from limits.strategies import SlidingWindowCounterRateLimiter
 from redis import Redis
 from redis.exceptions import RedisError
 
+__all__ = ["Allowance", "Kv", "Redis", "RedisError", "connect"]
+
 log = logging.getLogger("weir.kv")
 
 _TIMEOUT_S = 0.5  # connect, and each answer: more than a healthy server ever takes, less than a caller notices
 _PAUSE_S = 1.0  # after a failure, how long nobody asks
 _COMPLAIN_S = 60.0  # between two log lines about the same outage
 _PREFIX = "weir:rate"
+
+
+def connect(url: str) -> Redis | None:
+    """A client in bytes mode with short time-outs and no retries; opens nothing yet. None for an empty `url`."""
+    if not url:
+        return None
+    return Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, max_connections=64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +64,8 @@ class Kv:
         self._complained = -math.inf
         self._client: Redis | None = None
         self._limiter: SlidingWindowCounterRateLimiter | None = None
-        if url:
-            client = Redis.from_url(
-                url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, max_connections=64
-            )
+        client = connect(url)
+        if client is not None:
             self._client = client
             storage = RedisStorage(url, connection_pool=client.connection_pool, key_prefix=_PREFIX)
             self._limiter = SlidingWindowCounterRateLimiter(storage)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from providers.breaker import Shared, ms
-from providers.kv import Redis  # type: ignore[attr-defined]  # kv.py is the one door to redis
+from providers.kv import Redis
 
 PAUSE_MAX_S = 3600.0  # longest pause that a vendor's word is believed for; the task's deadline rules above that
 PAUSE_DEFAULT_S = 1.0  # when the vendor says "slow down" and no more

@@ -173,6 +173,6 @@ class Provider(Protocol):
 def outcome_of(exc: ProviderError) -> Outcome:
     """The outcome that an error of the submit call means, from its kind's row in the failure table."""
     facts = FAILURES[exc.kind]
-    if facts.repeat:
+    if facts.repeat or facts.waits:
         return NotAccepted(error=exc.error(), retry_after_s=exc.retry_after_s)
     return Refused(error=exc.error()) if facts.certain else Uncertain(error=exc.error())

@@ -103,7 +103,7 @@ def _later(rt: Runtime, row: Row, items: Sequence[Item], error: Error, wait_s: f
         fields={
             "stage": Stage.FETCHING,
             "upstream_outputs": list(items),
-            "fetch_tries": row["fetch_tries"] + 1,
+            "fetch_tries": row["fetch_tries"] + (error.kind is not FailureKind.HELD),
             "last_error": error.message or FAILURES[error.kind].message,
             "rings": 0,
         },
@@ -137,7 +137,7 @@ def _bring_one(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
         output = Output(content=b"".join(rt.storage.open(url.removeprefix(_HELD)).chunks))
     left_s = (row["deadline_at"] - row["now"]).total_seconds() if row["status"] == Status.RUNNING else _NO_DEADLINE_S
     conf, headers = rt.settings.providers[row["provider"]], rt.providers[row["provider"]].result_headers()
-    with within(left_s), rt.downloads.fetched(conf, output, kind, headers) as got:
+    with rt.gate(row["provider"]), within(left_s), rt.downloads.fetched(conf, output, kind, headers) as got:
         key = result_key(ids.encode("task", row["id"]), n, got.media.extension, row["created_at"])
         try:
             rt.storage.put_file(key, got.file, got.media.media_type)

@@ -6,6 +6,7 @@ receipt. A TIMEOUT row: the vendor may have finished, and billed, after we gave 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from models import store
@@ -32,6 +33,10 @@ def reconcile(rt: Runtime, id_: UUID, version: int) -> None:
 
 
 def _after_timeout(rt: Runtime, row: Row) -> None:
+    # The deadline came while the bytes were on their way: what is here or can still be fetched is paid for, and the
+    # vendor may have forgotten it by now, or (where the answer brought the bytes) may never have been able to tell.
+    if row["upstream_outputs"] and _bring(rt, row, row["upstream_outputs"]):
+        return
     provider = rt.providers.get(row["provider"])
     if provider is None:
         return  # the sweep asks again, in case the provider comes back into the configuration; then it stays a risk
@@ -72,12 +77,16 @@ def _end(rt: Runtime, row: Row, kind: FailureKind, calls: list[Call]) -> None:
 def _deliver(rt: Runtime, row: Row, finished: Finished) -> None:
     """Late, but paid for: bring it home. What cannot be fetched now is tried again at the next question."""
     plan = fetching.begin(rt, row, finished).fields
-    view = {**row, "missing": plan["missing"]}
+    _bring(rt, {**row, "missing": plan["missing"]}, plan["upstream_outputs"])  # type: ignore[arg-type]
+
+
+def _bring(rt: Runtime, row: Row, outputs: Sequence[fetching.Item]) -> bool:
+    """Fetch these outputs and end the task with what came; False, and nothing changed, when none did."""
     with recorded() as calls:
-        items, error = fetching.bring(rt, view, plan["upstream_outputs"])  # type: ignore[arg-type]
+        items, error = fetching.bring(rt, row, outputs)
     if not any("stored" in item for item in items):
         with rt.db.unit_of_work() as uow:
             moves.record(uow, row, calls)
-        return
-    change = fetching.ending(view, items, error, reason=Reason.RECONCILED)
-    fetching.finish(rt, view, change, items, calls)
+        return False
+    fetching.finish(rt, row, fetching.ending(row, items, error, reason=Reason.RECONCILED), items, calls)
+    return True

@@ -7,7 +7,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,7 +17,10 @@ from models import backoff
 from models.db import TRANSIENT, Database
 from models.fields import Kind
 from models.settings import Settings
+from providers.breaker import Shared
 from providers.fetch import Downloads
+from providers.gate import Dam, Gate, Gated, behind
+from providers.kv import connect
 from providers.port import Provider
 from providers.storage import Storage
 
@@ -36,7 +40,18 @@ class Runtime:
     providers: dict[str, Provider]
     storage: Storage
     downloads: Downloads
+    gates: Mapping[str, Gate] = field(default_factory=dict)
     jitter: Callable[[], float] = field(default=random.random)
+
+    def hold_s(self, provider: str, operation: str) -> float:
+        """Seconds that a call of `operation` would be held at the provider's gate now; 0.0: it may go."""
+        gate = self.gates.get(provider)
+        return gate.hold_s(operation) if gate is not None else 0.0
+
+    def gate(self, provider: str) -> AbstractContextManager[None]:
+        """The gate around calls that do not go through a provider's own methods: downloads."""
+        gate = self.gates.get(provider)
+        return behind(gate) if gate is not None else nullcontext()
 
     def policy(self, kind: Kind) -> backoff.Policy:
         """The poll plan of a type."""
@@ -69,10 +84,16 @@ _built: tuple[int, Runtime] | None = None
 
 def build(settings: Settings, *, pool: int = 8) -> Runtime:
     """A runtime of its own; `pool` is the most database connections."""
+    dam = Dam.build(Shared(connect(settings.env.redis_url)), settings.providers)
+    gates = {
+        name: Gate(provider=name, credential=one.api_key_env or name, dam=dam)
+        for name, one in settings.providers.items()
+    }
     return Runtime(
         settings=settings,
         db=Database(settings.env.database_url, pool=pool, wait_s=10.0),
-        providers=dict(vendors.catalogue(settings)),
+        providers={name: Gated(one, gates[name]) for name, one in vendors.catalogue(settings).items()},
+        gates=gates,
         storage=Storage(settings.results.url, settings.env.data_dir),
         downloads=Downloads(settings.results, settings.env.data_dir),
     )

@@ -47,6 +47,10 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
         waiting = store.get(uow, id_)
     if waiting is None or waiting["version"] != version:
         return None
+    hold_s = rt.hold_s(waiting["provider"], "submit")
+    if hold_s > 0:
+        _defer(rt, waiting, hold_s)
+        return None
     budget = budget_s(rt, waiting["provider"])
     try:
         with rt.db.unit_of_work() as uow:
@@ -56,6 +60,20 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
         if ours is None:
             raise
         return line.Claimed(row=waiting, version=ours)
+
+
+def _defer(rt: Runtime, row: Row, hold_s: float) -> None:
+    """The gate is shut: the task waits in line, and nothing of it is spent."""
+    change = Change(
+        reason=Reason.DEFERRED,
+        to=Status.PENDING,
+        wake_in_s=hold_s + rt.jitter(),  # not all at the very moment it opens
+        detail={"why": "the provider is failing, pausing or refusing its credential", "wait_s": round(hold_s, 1)},
+    )
+    with rt.db.unit_of_work() as uow:
+        moved = store.apply(uow, row["id"], row["version"], change)
+    if moved is not None:
+        bell.ring(row["type"], "submit", row["id"], moved, change.wake_in_s or 0, row["priority"])
 
 
 def _renew(rt: Runtime, id_: UUID, version: int, by: UUID, budget: float) -> int | None:
@@ -176,13 +194,13 @@ def _unconfirmed(error: Error) -> Error:
 
 
 def _again(row: Row, outcome: NotAccepted, retries: Retries, jitter: float, sent_before: int) -> Change:
-    """Back to the line, or the end when it was tried often enough. A 429 spends no try: waiting is not failing.
+    """Back to the line, or the end when it was tried often enough. What waits spends no try: waiting is not failing.
 
     `maybe`: the vendor may have it after all and honours the reference; the count stays raised and the row is a risk.
     """
     error = outcome.error
     maybe = not FAILURES[error.kind].certain
-    spent = row["submit_tries"] + (error.kind is not FailureKind.RATE_LIMITED)
+    spent = row["submit_tries"] + (not FAILURES[error.kind].waits)
     if spent >= retries.submit_attempts:
         return moves.failed(_unconfirmed(error)) if maybe else moves.failed(error, calls=sent_before)
     wait_s = backoff.submit_delay(row["submit_tries"], jitter, outcome.retry_after_s)

@@ -59,10 +59,23 @@ def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int,
             return None
         rows = line.due(uow, provider, kind, everything=ticking, limit=polling.batch)
         idle_rounds = line.idle_rounds(uow, provider, kind)
+    hold_s = rt.hold_s(provider, "observe")
+    if hold_s > 0:  # nobody is asked; rows and counters stay as they are
+        return _pause(rt, provider, kind, mine, hold_s, idle_rounds)
     with recorded() as calls:
         seen = adapter.observe([row["receipt"] for row in rows], kind) if rows else {}
     ended = settle(rt, provider, kind, rows, seen, calls)
     return _plan(rt, provider, kind, mine, ticking=ticking, idle_rounds=0 if ended else idle_rounds + 1)
+
+
+def _pause(
+    rt: Runtime, provider: str, kind: Kind, version: int, hold_s: float, idle_rounds: int
+) -> tuple[int, int] | None:
+    """Skip this round: the provider's gate is shut for `hold_s`."""
+    wait_s = backoff.whole_seconds(hold_s)
+    with rt.db.unit_of_work() as uow:
+        planned = line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds)
+    return None if planned is None else (planned, wait_s)
 
 
 def settle(

@@ -27,7 +27,7 @@ def test_a_kind_is_certain_unless_something_may_be_left_at_the_vendor(kind: Fail
 
 @pytest.mark.parametrize("kind", list(FailureKind))
 def test_a_call_is_repeated_only_when_it_was_surely_not_taken(kind: FailureKind) -> None:
-    assert FAILURES[kind].repeat is (kind in {K.NOT_SENT, K.RATE_LIMITED, K.OVERLOADED})
+    assert FAILURES[kind].repeat is (kind in {K.NOT_SENT, K.RATE_LIMITED, K.OVERLOADED, K.HELD})
 
 
 @pytest.mark.parametrize("kind", list(FailureKind))
@@ -36,7 +36,14 @@ def test_what_may_be_repeated_is_certain_and_worth_another_try(kind: FailureKind
     if facts.repeat:
         assert facts.certain
         assert facts.retryable
-        assert facts.breaker
+
+
+@pytest.mark.parametrize("kind", list(FailureKind))
+def test_what_waits_is_certain_worth_another_try_and_no_failure_of_the_provider(kind: FailureKind) -> None:
+    facts = FAILURES[kind]
+    assert facts.waits is (kind in {K.RATE_LIMITED, K.HELD, K.PROVIDER_AUTH, K.PROVIDER_QUOTA})
+    if facts.waits:
+        assert (facts.certain, facts.retryable, facts.breaker) == (True, True, False)
 
 
 @pytest.mark.parametrize("kind", [K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA])

@@ -1,0 +1,203 @@
+"""What stands before every call to a vendor: breaker, pace, pause, dead credential, ceiling; shared by the fleet.
+
+    with behind(gate):           calls made inside pass this gate (providers/http.py and fetch.py ask for it)
+    gate.hold_s("submit")        how long a call would be held now; takes nothing
+
+A call that may not go is a ProviderError HELD: surely not sent, and the task waits. What a call came to is told to
+the breaker, a 429 pauses the credential for everybody, a refused credential is taken out.
+
+Keeps no state: all of it is in Redis, and without Redis everything goes (and is counted).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from models.failures import FailureKind
+from models.fields import Kind
+from models.lifecycle import Observation
+from models.settings import ProviderSettings
+from providers.breaker import OPERATIONS, Breaker, Shared, verdict
+from providers.pace import Credentials, Health, Pace, Places, Rate, RetryShare
+from providers.port import CancelAnswer, Capabilities, FindAnswer, Job, Outcome, Provider, ProviderError
+
+PATIENCE_S = 1.0  # how long a call may wait for its place in the bucket with a worker's thread in hand
+_TRIAL_S = 30.0  # how long a task waits for a refused credential before it looks again
+_REFUSED = frozenset({FailureKind.PROVIDER_AUTH, FailureKind.PROVIDER_QUOTA})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dam:
+    """The shared parts of every gate of one process."""
+
+    breaker: Breaker
+    pace: Pace
+    places: Places
+    retries: RetryShare
+    credentials: Credentials
+    health: Health
+
+    @classmethod
+    def build(cls, shared: Shared, providers: Mapping[str, ProviderSettings]) -> Dam:
+        """Over one Redis, or none."""
+        rates = {name: Rate(per_minute=one.requests_per_minute) for name, one in providers.items()}
+        return cls(
+            breaker=Breaker(shared),
+            pace=Pace(shared, rates),
+            places=Places(shared),
+            retries=RetryShare(shared),
+            credentials=Credentials(shared),
+            health=Health(shared),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """The gate of one provider and one credential (its alias: the name of the variable it is in)."""
+
+    provider: str
+    credential: str
+    dam: Dam
+
+    def hold_s(self, operation: str) -> float:
+        """Seconds that a call of `operation` would be held now, 0.0: it may go. Takes and changes nothing.
+
+        An open circuit that is due for its probe holds nobody: only a call can be the probe.
+        """
+        if self.dam.credentials.dead(self.provider, [self.credential]):
+            return _TRIAL_S
+        paused_s = self.dam.pace.standing(self.provider, self.credential).paused_for_s
+        state = self.dam.breaker.states([self.provider]).get((self.provider, operation))
+        return max(paused_s, (state.next_probe_s or 0.0) if state else 0.0)
+
+    @contextlib.contextmanager
+    def call(self, operation: str) -> Iterator[None]:
+        """One wire call. Raises ProviderError HELD when it may not go; learns from how it ends.
+
+        A fetch goes to other hosts than the API: only the breaker watches it.
+        """
+        if operation != "fetch":
+            self._take_turn()
+        probe = self._pass_breaker(operation)
+        try:
+            with self._place(operation):
+                yield
+        except ProviderError as exc:
+            self._learn(operation, exc, probe=probe)
+            raise
+        except BaseException:
+            self._report(operation, ok=None, probe=probe)
+            raise
+        self._report(operation, ok=True, probe=probe)
+
+    def _take_turn(self) -> None:
+        if self.dam.credentials.dead(self.provider, [self.credential]):
+            raise ProviderError(FailureKind.HELD, "The credential is out.", retry_after_s=_TRIAL_S)
+        wait_s = self.dam.pace.take(self.provider, self.credential, patience_s=PATIENCE_S)
+        if wait_s > PATIENCE_S:
+            raise ProviderError(FailureKind.HELD, "The provider's pace is used up.", retry_after_s=wait_s)
+        if wait_s > 0:
+            time.sleep(wait_s)
+
+    def _pass_breaker(self, operation: str) -> bool:
+        if operation not in OPERATIONS:
+            return False
+        found = self.dam.breaker.allow(self.provider, operation)
+        if not found.allowed:
+            raise ProviderError(FailureKind.HELD, "The provider is failing.", retry_after_s=found.retry_after_s)
+        return found.probe
+
+    @contextlib.contextmanager
+    def _place(self, operation: str) -> Iterator[None]:
+        if operation == "fetch":
+            yield
+            return
+        with self.dam.places.place(self.provider) as entered:
+            if not entered:
+                raise ProviderError(FailureKind.HELD, "Too many calls to the provider at once.", retry_after_s=1.0)
+            yield
+
+    def _learn(self, operation: str, exc: ProviderError, *, probe: bool) -> None:
+        held = exc.kind is FailureKind.HELD
+        self._report(operation, ok=None if held else verdict(exc.kind), probe=probe, kind=exc.kind)
+        if exc.kind is FailureKind.RATE_LIMITED and operation != "fetch":
+            self.dam.pace.pause(self.provider, self.credential, exc.retry_after_s, exc.kind)
+        if exc.kind in _REFUSED and operation != "fetch":
+            self.dam.credentials.kill(self.provider, self.credential, exc.kind)
+
+    def _report(self, operation: str, *, ok: bool | None, probe: bool, kind: str = "") -> None:
+        if operation in OPERATIONS:
+            self.dam.breaker.report(self.provider, operation, ok=ok, probe=probe, kind=kind)
+
+
+_gate: contextvars.ContextVar[Gate | None] = contextvars.ContextVar("gate", default=None)
+
+
+@contextlib.contextmanager
+def behind(gate: Gate) -> Iterator[None]:
+    """Calls made in this context, threads of side_by_side included, pass `gate`."""
+    token = _gate.set(gate)
+    try:
+        yield
+    finally:
+        _gate.reset(token)
+
+
+@contextlib.contextmanager
+def passing(operation: str) -> Iterator[None]:
+    """One wire call through the gate around, if there is one. As Gate.call."""
+    gate = _gate.get()
+    if gate is None:
+        yield
+        return
+    with gate.call(operation):
+        yield
+
+
+def may_retry() -> bool:
+    """Whether one more retry is within the provider's share of the fleet; no gate: yes."""
+    gate = _gate.get()
+    return gate is None or gate.dam.retries.take(gate.provider)
+
+
+def earn_retry() -> None:
+    """A call that earns a tenth of a retry."""
+    gate = _gate.get()
+    if gate is not None:
+        gate.dam.retries.earn(gate.provider)
+
+
+class Gated:
+    """A provider all of whose calls pass its gate."""
+
+    def __init__(self, provider: Provider, gate: Gate) -> None:
+        self.name, self.gate, self._provider = provider.name, gate, provider
+        self.capabilities: Capabilities = provider.capabilities
+
+    def submit(self, job: Job) -> Outcome:
+        """As the port says."""
+        with behind(self.gate):
+            return self._provider.submit(job)
+
+    def observe(self, receipts: Sequence[str], kind: Kind) -> Mapping[str, Observation]:
+        """As the port says."""
+        with behind(self.gate):
+            return self._provider.observe(receipts, kind)
+
+    def cancel(self, job: Job) -> CancelAnswer:
+        """As the port says."""
+        with behind(self.gate):
+            return self._provider.cancel(job)
+
+    def find(self, job: Job) -> str | FindAnswer:
+        """As the port says."""
+        with behind(self.gate):
+            return self._provider.find(job)
+
+    def result_headers(self) -> Mapping[str, str]:
+        """As the port says."""
+        return self._provider.result_headers()
