@@ -11,6 +11,7 @@ from typing import Protocol
 from models.checked import suggest
 from models.settings import Polling, ProviderSettings, Retries, Settings, SettingsError
 from providers.dashscope import DashScope
+from providers.openai import OpenAI
 from providers.port import Provider
 
 
@@ -27,7 +28,7 @@ class Factory(Protocol):
         ...
 
 
-PROVIDERS: Mapping[str, Factory] = {"dashscope": DashScope}
+PROVIDERS: Mapping[str, Factory] = {"dashscope": DashScope, "openai": OpenAI}
 
 
 def catalogue(settings: Settings) -> dict[str, Provider]:
