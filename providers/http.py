@@ -300,7 +300,8 @@ class Http:
         return requests.Request(ask.method, url + query, headers=headers, data=body).prepare()
 
     def _judged(self, reply: _Reply, *, submit: bool, bodiless: bool = False) -> Answer:
-        found = {} if bodiless and not reply.body and not submit else read_json(reply.body)
+        silent = bodiless and not reply.body and 200 <= reply.status < 300
+        found = {} if silent else read_json(reply.body)
         fields = found if isinstance(found, Mapping) else {}
         error = self._dialect.error_of(fields)
         kind = kind_of(reply.status, error, self._dialect.codes, readable=found is not None, submit=submit)
