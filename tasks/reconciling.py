@@ -33,34 +33,48 @@ def reconcile(rt: Runtime, id_: UUID, version: int) -> None:
 
 
 def _after_timeout(rt: Runtime, row: Row) -> None:
-    # The deadline came while the bytes were on their way: what is here or can still be fetched is paid for, and the
-    # vendor may have forgotten it by now, or (where the answer brought the bytes) may never have been able to tell.
-    if row["upstream_outputs"] and _bring(rt, row, row["upstream_outputs"]):
-        return
-    provider = rt.providers.get(row["provider"])
-    if provider is None:
-        return  # the sweep asks again, in case the provider comes back into the configuration; then it stays a risk
     with recorded() as calls:
-        receipt = row["receipt"] or _find(provider, row)
-        if receipt is None:
-            seen: Observation | None = None
-        else:
-            seen = provider.observe([receipt], Kind(row["type"])).get(receipt)
-    if receipt is not None and row["receipt"] is None:
+        # The deadline may have come while the bytes were on their way. What is here, or can still be fetched, is paid
+        # for; the vendor may have forgotten it by now, or (where its answer brought the bytes) can never tell.
+        items, error = fetching.bring(rt, row, row["upstream_outputs"] or ())
+        here = [item for item in items if "stored" in item]
+        seen = None if items and len(here) == len(items) else _ask(rt, row)
+    match seen:
+        case Finished(outputs=outputs) if outputs:  # late, but paid for; with links that are fresh
+            plan = fetching.begin(rt, row, seen).fields
+            row = {**row, "missing": plan["missing"]}
+            with recorded() as more:
+                items, error = fetching.bring(rt, row, plan["upstream_outputs"])  # type: ignore[arg-type]
+            calls = [*calls, *more]
+            here = [item for item in items if "stored" in item]
+        case Failed() if not here:
+            return _end(rt, row, seen.error, calls)
+        case Canceled() if not here:
+            return _end(rt, row, Error(kind=FailureKind.UPSTREAM_CANCELED), calls)
+        case Unknown() if not here:
+            return _end(rt, row, Error(kind=FailureKind.UPSTREAM_LOST), calls)
+    if here:
+        fetching.finish(rt, row, fetching.ending(row, items, error, reason=Reason.RECONCILED), items, calls)
+        return None
+    # Still working, unreadable, not to be found or not to be fetched: the sweep has set the next time to ask, if any.
+    with rt.db.unit_of_work() as uow:
+        moves.record(uow, row, calls)
+    return None
+
+
+def _ask(rt: Runtime, row: Row) -> Observation | None:
+    """The vendor's word now; None where there is nobody or nothing to ask.
+
+    A provider that is gone from the configuration may come back: the sweep asks again, and then it stays a risk.
+    """
+    provider = rt.providers.get(row["provider"])
+    receipt = None if provider is None else row["receipt"] or _find(provider, row)
+    if provider is None or receipt is None:
+        return None
+    if row["receipt"] is None:
         with rt.db.unit_of_work() as uow:
             store.adopt_receipt(uow, row["id"], row["attempt"], receipt)
-    match seen:
-        case Finished(outputs=outputs) if outputs:
-            _deliver(rt, row, seen)
-        case Failed():
-            moves.apply(rt, row, row["version"], moves.failed(seen.error, reason=Reason.RECONCILED), calls)
-        case Canceled():
-            _end(rt, row, FailureKind.UPSTREAM_CANCELED, calls)
-        case Unknown():
-            _end(rt, row, FailureKind.UPSTREAM_LOST, calls)
-        case _:  # still working, unreadable or not to be found: the sweep has set the next time to ask, if any
-            with rt.db.unit_of_work() as uow:
-                moves.record(uow, row, calls)
+    return provider.observe([receipt], Kind(row["type"])).get(receipt)
 
 
 def _find(provider: Provider, row: Row) -> str | None:
@@ -70,23 +84,5 @@ def _find(provider: Provider, row: Row) -> str | None:
     return None if isinstance(answer, FindAnswer) else answer
 
 
-def _end(rt: Runtime, row: Row, kind: FailureKind, calls: list[Call]) -> None:
-    moves.apply(rt, row, row["version"], moves.failed(Error(kind=kind), reason=Reason.RECONCILED), calls)
-
-
-def _deliver(rt: Runtime, row: Row, finished: Finished) -> None:
-    """Late, but paid for: bring it home. What cannot be fetched now is tried again at the next question."""
-    plan = fetching.begin(rt, row, finished).fields
-    _bring(rt, {**row, "missing": plan["missing"]}, plan["upstream_outputs"])  # type: ignore[arg-type]
-
-
-def _bring(rt: Runtime, row: Row, outputs: Sequence[fetching.Item]) -> bool:
-    """Fetch these outputs and end the task with what came; False, and nothing changed, when none did."""
-    with recorded() as calls:
-        items, error = fetching.bring(rt, row, outputs)
-    if not any("stored" in item for item in items):
-        with rt.db.unit_of_work() as uow:
-            moves.record(uow, row, calls)
-        return False
-    fetching.finish(rt, row, fetching.ending(row, items, error, reason=Reason.RECONCILED), items, calls)
-    return True
+def _end(rt: Runtime, row: Row, error: Error, calls: Sequence[Call]) -> None:
+    moves.apply(rt, row, row["version"], moves.failed(error, reason=Reason.RECONCILED), calls)

@@ -14,7 +14,7 @@ from celeryconfig import worker_consumer
 from models import ids, line, store
 from models.db import UnitOfWork
 from models.failures import FailureKind
-from models.lifecycle import Error
+from models.lifecycle import Canceled, Error, Finished, Observation, Output, Unknown, Working
 from providers.port import Job, NotAccepted, Outcome, Uncertain
 from tasks import app, moves
 from tasks.consumer import Consumer
@@ -152,3 +152,49 @@ def test_plan_of_a_round_outlives_a_database_that_is_away(world: World, monkeypa
 
     monkeypatch.setattr(line, "plan_wave", plan_wave)
     assert world.poll() is not None
+
+
+@pytest.mark.parametrize(
+    "word", [Unknown(), Canceled(), Working(), Finished(outputs=())], ids=lambda w: type(w).__name__
+)
+def test_result_in_hand_at_the_deadline_is_delivered_whatever_the_vendor_says_later(
+    world: World, word: Observation
+) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    world.sql("update tasks set deadline_at = now() where id = :id", id=id_)
+    assert world.sweep()["timed_out"] == 1
+    world.provider.on_observe = lambda _: word
+    row = world.reconcile(id_)
+    assert (row["status"], row["cost_micros"], row["risk"]) == ("SUCCESS", 100, False)
+    assert world.reasons(id_)[-2:] == ["deadline", "reconciled"]
+
+
+def test_result_of_which_a_part_is_in_hand_is_completed_with_fresh_links_after_the_deadline(world: World) -> None:
+    id_ = world.add(count=2)
+    world.submit(id_)
+    stale = Output(url="http://127.0.0.1:9/gone.png")
+    world.provider.on_observe = lambda _: Finished(outputs=(*done().outputs, stale))
+    world.poll()
+    assert world.fetch(id_)["stage"] == "fetching"
+    world.sql("update tasks set deadline_at = now() where id = :id", id=id_)
+    world.sweep()
+    world.provider.on_observe = lambda _: done(2)
+    row = world.reconcile(id_)
+    assert (row["status"], row["partial"], row["cost_micros"]) == ("SUCCESS", False, 200)
+
+
+def test_result_of_which_a_part_is_in_hand_is_delivered_as_partial_when_there_is_no_more(world: World) -> None:
+    id_ = world.add(count=2)
+    world.submit(id_)
+    stale = Output(url="http://127.0.0.1:9/gone.png")
+    world.provider.on_observe = lambda _: Finished(outputs=(*done().outputs, stale))
+    world.poll()
+    world.fetch(id_)
+    world.sql("update tasks set deadline_at = now() where id = :id", id=id_)
+    world.sweep()
+    world.provider.on_observe = lambda _: Unknown()
+    row = world.reconcile(id_)
+    assert (row["status"], row["partial"], row["cost_micros"]) == ("SUCCESS", True, 100)
