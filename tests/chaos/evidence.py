@@ -57,7 +57,9 @@ class Evidence:
         lines += [
             f"  {c['started_at']:%H:%M:%S.%f} {c['ms']} ms {c['operation']} {c['http_status']} {c['verdict']}"
             for c in self.calls[row["id"]]
-            if c["operation"] != "observe" or c["verdict"] != "ok"
+            if c["operation"] != "observe"
+            or c["verdict"] != "ok"
+            or c["started_at"] > (row["finished_at"] or c["started_at"])
         ]
         lines += [
             f"  job {j['id']} at {j['created_at']:.2f} {j['state']} billed {j['billed']}" for j in self.jobs_for(row)

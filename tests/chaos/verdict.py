@@ -53,15 +53,17 @@ def every_task_is_final(row: Row, _: Evidence) -> Iterator[str]:
 
 
 def no_doubt_outlives_its_answer(row: Row, evidence: Evidence) -> Iterator[str]:
-    """A TIMEOUT that was asked about does not stay TIMEOUT when we can name its job and the vendor's word is final.
+    """A TIMEOUT whose job we can name was asked about after its end, and does not stay when the vendor says it failed.
 
-    Unless its result could not be brought home even then: that is asked again later, and stays a risk.
+    One that the vendor calls done may stay, where the result is not to be had: that is asked again later.
     """
     job = {job["id"]: job for job in evidence.jobs_for(row)}.get(row["receipt"])
-    if row["status"] != "TIMEOUT" or job is None or job["state"] not in ("SUCCEEDED", "FAILED", "CANCELED"):
+    if row["status"] != "TIMEOUT" or job is None:
         return
-    calls = evidence.calls[row["id"]]
-    if not any(c["operation"] == "fetch" and c["started_at"] > row["finished_at"] for c in calls):
+    later = [c for c in evidence.calls[row["id"]] if c["started_at"] > row["finished_at"] and c["verdict"] == "ok"]
+    if not later:
+        yield f"was not asked about after its end; the vendor says {job['state']}"
+    elif job["state"] in ("FAILED", "CANCELED"):
         yield f"stays TIMEOUT although the vendor says {job['state']}"
 
 
