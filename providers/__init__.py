@@ -10,6 +10,7 @@ from typing import Protocol
 
 from models.checked import suggest
 from models.settings import Polling, ProviderSettings, Retries, Settings, SettingsError
+from providers.ark import Ark
 from providers.dashscope import DashScope
 from providers.openai import OpenAI
 from providers.port import Provider
@@ -28,7 +29,7 @@ class Factory(Protocol):
         ...
 
 
-PROVIDERS: Mapping[str, Factory] = {"dashscope": DashScope, "openai": OpenAI}
+PROVIDERS: Mapping[str, Factory] = {"ark": Ark, "dashscope": DashScope, "openai": OpenAI}
 
 
 def catalogue(settings: Settings) -> dict[str, Provider]:

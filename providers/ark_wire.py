@@ -166,9 +166,11 @@ def _usage(fields: Mapping[str, object]) -> dict[str, object]:
 
 def _number(value: object) -> float | None:
     """A finite number; whole ones as int."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, float) or not math.isfinite(value):
         return None
-    return int(value) if float(value).is_integer() else value
+    return int(value) if value.is_integer() else value
 
 
 def mapping(value: object) -> Mapping[str, object]:

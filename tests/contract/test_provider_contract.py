@@ -61,6 +61,11 @@ class Vendor:
 
 
 VENDORS = {
+    "ark": Vendor(
+        "/ark",
+        {Kind.IMAGE: "doubao-seedream-4-0-250828", Kind.VIDEO: "doubao-seedance-1-0-pro-250528"},
+        {Kind.IMAGE: {"width": 960, "height": 1024}, Kind.VIDEO: {"resolution": "480p", "duration_s": 2}},
+    ),
     "dashscope": Vendor(
         "/dashscope",
         {Kind.IMAGE: "wan2.2-t2i-flash", Kind.VIDEO: "wan2.5-t2v-preview"},

@@ -17,6 +17,7 @@ import pytest
 import requests
 
 from providers.sim import Config, Simulator
+from providers.sim.app import DIALECTS
 from tests.contract.simulated import (
     AUTH,
     TEXT2IMAGE,
@@ -108,7 +109,8 @@ def test_reset_drops_jobs_rules_and_counters(sim: Simulator) -> None:
 
 
 def test_health_names_the_dialects(sim: Simulator) -> None:
-    assert requests.get(f"{sim.url}/_sim/health", timeout=5).json()["dialects"] == ["dashscope"]
+    named = requests.get(f"{sim.url}/_sim/health", timeout=5).json()["dialects"]
+    assert named == [dialect.name for dialect in DIALECTS]
 
 
 def test_config_is_changed_over_the_wire(sim: Simulator) -> None:
