@@ -68,5 +68,5 @@ broker_transport_options = {
     "socket_timeout": 10,  # seconds; the default is for ever, on a frozen Redis
     "socket_connect_timeout": 3,
     "socket_keepalive": True,
-    "health_check_interval": 25,  # seconds; also drops a half-open connection
+    "health_check_interval": 10,  # seconds; a half-open connection is dropped after up to two of these; 25 is long
 }

@@ -10,11 +10,12 @@ import pytest
 from celery.worker.consumer import Consumer as CeleryConsumer
 from sqlalchemy.exc import OperationalError
 
-from celeryconfig import worker_consumer
+from celeryconfig import broker_transport_options, worker_consumer
 from models import ids, line, store
 from models.db import UnitOfWork
 from models.failures import FailureKind
 from models.lifecycle import Canceled, Error, Finished, Observation, Output, Unknown, Working
+from models.settings import Settings
 from providers.port import Job, NotAccepted, Outcome, Uncertain
 from tasks import app, moves
 from tasks.consumer import Consumer
@@ -60,6 +61,13 @@ def test_celerys_own_consumer_does_not_outlive_it(redis_url: str) -> None:
     # When this fails, Celery or kombu has closed the hole, and tasks/consumer.py can go.
     with pytest.raises(AttributeError, match="hostname"):
         _after_a_loss(CeleryConsumer, redis_url)
+
+
+def test_half_open_broker_connection_costs_less_than_the_promised_minute() -> None:
+    # kombu takes a silent connection for dead after BRPOP's second and up to twice this interval; then the sweep rings.
+    deaf_s = 1 + 2 * int(str(broker_transport_options["health_check_interval"]))
+    sweep = Settings.load({}).sweep
+    assert deaf_s + sweep.grace_s + sweep.every_s <= 60
 
 
 @pytest.fixture
