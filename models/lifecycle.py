@@ -20,7 +20,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from models import backoff
 from models.failures import FailureKind
 
 
@@ -251,19 +250,19 @@ PATIENCE = 3  # definite "no such job", or "done" without a result, in a row bef
 
 
 def decide(  # noqa: PLR0911  one return an observation is the table it stands for
-    task: View, seen: Observation, now: datetime, policy: backoff.Policy, jitter: float
+    task: View, seen: Observation, now: datetime, planned_s: float
 ) -> Decision:
     """What one observation means for one row. Total and pure.
 
-    `now` is the database's clock, `jitter` in [0, 1). A row that is not generating ignores everything: submit and
-    fetch have their own writers. A finished job is fetched even at the deadline: it is paid for, and the sweep,
-    not this function, ends what does not arrive.
+    `now` is the database's clock, `planned_s` when the poll plan would ask again, in seconds from now. A row that is
+    not generating ignores everything: submit and fetch have their own writers. A finished job is fetched even at the
+    deadline: it is paid for, and the sweep, not this function, ends what does not arrive.
     """
     if task.status is not Status.RUNNING or task.stage is not Stage.GENERATING:
         return Ignore()
     match seen:
         case Finished(outputs=()) if not seen.missing:
-            return _patience(task, Error(kind=FailureKind.RESULT_MISSING), now, policy, jitter, empty=1)
+            return _patience(task, Error(kind=FailureKind.RESULT_MISSING), now, planned_s, empty=1)
         case Finished(outputs=()):
             first = seen.missing[0]
             error = Error(kind=first.kind, message=first.message, upstream_code=first.upstream_code)
@@ -275,11 +274,11 @@ def decide(  # noqa: PLR0911  one return an observation is the table it stands f
         case Canceled():
             return _canceled(task)
         case Unknown():
-            return _patience(task, Error(kind=FailureKind.UPSTREAM_LOST), now, policy, jitter, lost=1)
+            return _patience(task, Error(kind=FailureKind.UPSTREAM_LOST), now, planned_s, lost=1)
         case Working():
             progress = _risen(task.progress, seen.progress)
             news = progress != task.progress
-            return _wait(task, Wait(wait_s=0, news=news, progress=progress), now, policy, jitter)
+            return _wait(task, Wait(wait_s=0, news=news, progress=progress), now, planned_s)
         case Unreadable():
             wait = Wait(
                 wait_s=seen.retry_after_s or 0,
@@ -290,7 +289,7 @@ def decide(  # noqa: PLR0911  one return an observation is the table it stands f
                 failed_polls=task.failed_polls + 1,
                 error=seen.error,
             )
-            return _wait(task, wait, now, policy, jitter)
+            return _wait(task, wait, now, planned_s)
         case _:
             assert_never(seen)
 
@@ -302,9 +301,7 @@ def _canceled(task: View) -> End:
     return End(status=Status.FAILED, reason=Reason.REFUSED, error=Error(kind=FailureKind.UPSTREAM_CANCELED))
 
 
-def _patience(  # noqa: PLR0913  the six things a verdict hangs on
-    task: View, error: Error, now: datetime, policy: backoff.Policy, jitter: float, *, lost: int = 0, empty: int = 0
-) -> Decision:
+def _patience(task: View, error: Error, now: datetime, planned_s: float, *, lost: int = 0, empty: int = 0) -> Decision:
     """A strange verdict is believed when it comes PATIENCE times in a row."""
     lost_polls, empty_polls = (task.lost_polls + 1) * lost, (task.empty_polls + 1) * empty
     if max(lost_polls, empty_polls) >= PATIENCE:
@@ -312,15 +309,15 @@ def _patience(  # noqa: PLR0913  the six things a verdict hangs on
     wait = Wait(
         wait_s=0, news=False, progress=task.progress, lost_polls=lost_polls, empty_polls=empty_polls, error=error
     )
-    return _wait(task, wait, now, policy, jitter)
+    return _wait(task, wait, now, planned_s)
 
 
-def _wait(task: View, wait: Wait, now: datetime, policy: backoff.Policy, jitter: float) -> Decision:
+def _wait(task: View, wait: Wait, now: datetime, planned_s: float) -> Decision:
     """`wait` with its seconds filled in, cut to the deadline; TIMEOUT when nothing is left."""
     left = (task.deadline_at - now).total_seconds()
     if left <= 0:
         return End(status=Status.TIMEOUT, reason=Reason.DEADLINE, error=Error(kind=FailureKind.DEADLINE))
-    planned = max(backoff.countdown(task.poll_count, policy, jitter), wait.wait_s)  # in this order NaN is passed over
+    planned = max(planned_s, wait.wait_s)  # in this order NaN is passed over
     return Wait(**{**vars(wait), "wait_s": min(planned, left)})
 
 

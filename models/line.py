@@ -297,12 +297,18 @@ def past_deadline(uow: UnitOfWork, limit: int) -> Sequence[Row]:
 
 
 def overdue(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
-    """RUNNING rows whose wake-up must have been lost: `wake_at` is more than `grace_s` ago (or missing)."""
+    """RUNNING rows whose wake-up must have been lost: `wake_at` is more than `grace_s` ago (or missing).
+
+    Not those that a living chain works through: they wait their turn, and a new version would refuse its answers.
+    """
     return uow.all(
         """select id, version, type, provider, status, stage, risk, rings,
-                  extract(epoch from now() - updated_at) as untouched_s from tasks
+                  extract(epoch from now() - updated_at) as untouched_s from tasks t
             where status = 'RUNNING' and coalesce(wake_at, updated_at) < now() - make_interval(secs => :grace_s)
               and deadline_at > now()
+              and (stage <> 'generating' or not exists (
+                   select from waves w where w.provider = t.provider and w.type = t.type
+                      and w.wake_at >= now() - make_interval(secs => :grace_s)))
             order by wake_at limit :limit for update skip locked""",
         grace_s=grace_s,
         limit=limit,

@@ -99,6 +99,7 @@ tasks = Table(
     Column("effective", JSONB, nullable=False, doc="as sent upstream and as priced"),
     Column("adjustments", JSONB, nullable=False, server_default="[]"),
     Column("metadata", JSONB, nullable=False, server_default="{}"),
+    Column("calls_back", Boolean, nullable=False, server_default=text("false"), doc="the vendor was given a callback"),
     Column("replay_count", Integer, nullable=False, server_default="0", doc="times the caller repeated its key"),
     Column("callback_url", Text),
     Column("deadline_s", Integer, nullable=False, doc="seconds granted; a restart counts them anew"),
@@ -207,6 +208,14 @@ waves = Table(
     Column("version", Integer, nullable=False, server_default="1", doc="fences the chain as a task's does a task"),
     Column("wake_at", _at, doc="when the chain's next wake-up is due; null: asleep, nothing to poll"),
     Column("idle_rounds", Integer, nullable=False, server_default="0", doc="rounds in a row in which nothing ended"),
+    Column("updated_at", _at, nullable=False, server_default=_now),
+)
+
+durations = Table(
+    "durations",
+    METADATA,
+    Column("bucket", Text, primary_key=True, doc="provider, model, size or length: pollplan.bucket"),
+    Column("counts", ARRAY(Integer), nullable=False, doc="pollplan.Histogram"),
     Column("updated_at", _at, nullable=False, server_default=_now),
 )
 

@@ -84,11 +84,12 @@ def _rewake(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring])
 
 
 def _rung(row: Row, every_s: int) -> Change:
+    """Rung: it has two sweeps' time to move. A generating row is due at once, or its new round would pass it over."""
     return Change(
         reason=Reason.REWOKEN,
         to=Status.RUNNING,
         fields={"stage": row["stage"], "rings": row["rings"] + 1},
-        wake_in_s=every_s * 2.0,
+        wake_in_s=0.0 if row["stage"] == Stage.GENERATING else every_s * 2.0,
         detail={"rings": row["rings"] + 1},
     )
 

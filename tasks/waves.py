@@ -20,9 +20,11 @@ from models.lifecycle import Change, Decision, End, Fetch, Observation, Reason, 
 from providers.calls import recorded
 from providers.port import Call
 from tasks import app, bell, fetching, moves
+from tasks.pacing import Pacer
 from tasks.runtime import Runtime, runtime
 
 _MARGIN_S = 15.0
+_EVERYTHING = 5000  # rows of one listing round: one call covers a hundred of them
 
 
 def _poll(kind: Kind, task: Task[..., None], provider: str, version: int) -> None:
@@ -57,15 +59,18 @@ def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int,
         mine = line.claim_wave(uow, provider, kind, version, polling.round_s + conf.query_read_s + _MARGIN_S)
         if mine is None:
             return None
-        rows = line.due(uow, provider, kind, everything=ticking, limit=polling.batch)
+        limit = _EVERYTHING if ticking else polling.batch
+        rows = line.due(uow, provider, kind, everything=ticking, limit=limit)
+        pacer = Pacer.load(rt, uow, provider, kind, rows)
         idle_rounds = line.idle_rounds(uow, provider, kind)
     hold_s = rt.hold_s(provider, "observe")
     if hold_s > 0:  # nobody is asked; rows and counters stay as they are
         return _pause(rt, provider, kind, mine, hold_s, idle_rounds)
     with recorded() as calls:
         seen = adapter.observe([row["receipt"] for row in rows], kind) if rows else {}
-    ended = settle(rt, provider, kind, rows, seen, calls)
-    return _plan(rt, provider, kind, mine, ticking=ticking, idle_rounds=0 if ended else idle_rounds + 1)
+    ended = settle(pacer, rows, seen, calls)
+    tick_s = pacer.tick_s(len(rows) - ended) if ticking else None
+    return _plan(rt, provider, kind, mine, tick_s=tick_s, idle_rounds=0 if ended else idle_rounds + 1)
 
 
 def _pause(
@@ -78,25 +83,20 @@ def _pause(
     return None if planned is None else (planned, wait_s)
 
 
-def settle(
-    rt: Runtime,
-    provider: str,
-    kind: Kind,
-    rows: Sequence[Row],
-    seen: Mapping[str, Observation],
-    calls: Sequence[Call],
-) -> int:
+def settle(pacer: Pacer, rows: Sequence[Row], seen: Mapping[str, Observation], calls: Sequence[Call]) -> int:
     """Decide every row that was answered, write all of it in one transaction, and see to what follows.
 
     How many rows left the chain (ended or went on to fetching).
     """
-    decided = [(row, _decide(rt, row, seen[row["receipt"]], kind)) for row in rows if row["receipt"] in seen]
+    rt, provider, kind = pacer.rt, pacer.provider, pacer.kind
+    decided = [(row, _decide(pacer, row, seen[row["receipt"]])) for row in rows if row["receipt"] in seen]
+    done = [row for row, decision in decided if isinstance(decision, Fetch)]
     proposals, touches = [], []
     for row, decision in decided:
         change = _change(rt, row, decision)
         if change is not None:
             proposals.append(store.Proposal(id=row["id"], version=row["version"], change=change))
-        elif isinstance(decision, Wait):
+        elif isinstance(decision, Wait) and _worth_a_write(row, decision):
             touches.append(_touch(row, decision))
     by_receipt = {row["receipt"]: row["id"] for row in rows}
     tries = itertools.count()
@@ -107,6 +107,7 @@ def settle(
                 return before
             moved = store.apply_all(uow, proposals)
             store.touch(uow, touches)
+            pacer.learn(uow, done)
             moves.record_calls(uow, provider, calls, by_receipt, [row["id"] for row in rows])
         return moved
 
@@ -141,7 +142,7 @@ def _follow(rt: Runtime, provider: str, kind: Kind, left: Sequence[store.Proposa
         moves.wake_next(rt, provider, kind)
 
 
-def _decide(rt: Runtime, row: Row, seen: Observation, kind: Kind) -> Decision:
+def _decide(pacer: Pacer, row: Row, seen: Observation) -> Decision:
     view = View(
         status=Status(row["status"]),
         stage=Stage(row["stage"]) if row["stage"] else None,
@@ -153,7 +154,7 @@ def _decide(rt: Runtime, row: Row, seen: Observation, kind: Kind) -> Decision:
         failed_polls=row["failed_polls"],
         cancel_requested=row["cancel_requested_at"] is not None,
     )
-    return decide(view, seen, row["now"], rt.policy(kind), rt.jitter())
+    return decide(view, seen, row["now"], pacer.wait_s(row))
 
 
 def _change(rt: Runtime, row: Row, decision: Decision) -> Change | None:
@@ -180,6 +181,12 @@ def _change(rt: Runtime, row: Row, decision: Decision) -> Change | None:
             return None
 
 
+def _worth_a_write(row: Row, wait: Wait) -> bool:
+    """Whether a look without news is noted in the row: at the row's own pace, however often a listing covers it."""
+    strange = wait.error is not None or row["failed_polls"] or row["lost_polls"] or row["empty_polls"]
+    return bool(strange) or row["wake_at"] is None or row["wake_at"] <= row["now"]
+
+
 def _touch(row: Row, wait: Wait) -> store.Touch:
     return store.Touch(
         id=row["id"],
@@ -193,14 +200,14 @@ def _touch(row: Row, wait: Wait) -> store.Touch:
 
 
 def _plan(
-    rt: Runtime, provider: str, kind: Kind, version: int, *, ticking: bool, idle_rounds: int
+    rt: Runtime, provider: str, kind: Kind, version: int, *, tick_s: int | None, idle_rounds: int
 ) -> tuple[int, int] | None:
     """Commit when the next round is. A chain with nothing to poll sleeps, unless a receipt came in at that moment."""
 
     def write() -> tuple[int | None, int | None]:
         with rt.db.unit_of_work() as uow:
             due_s = line.next_due_s(uow, provider, kind)
-            wait_s = None if due_s is None else _wait(rt, due_s, ticking=ticking)
+            wait_s = None if due_s is None else _wait(due_s, tick_s=tick_s)
             return line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds), wait_s
 
     planned, wait_s = rt.persist(write, _MARGIN_S)
@@ -213,16 +220,16 @@ def _plan(
         due_s = line.next_due_s(uow, provider, kind)
         if due_s is None:
             return None
-        wait_s = _wait(rt, due_s, ticking=ticking)
+        wait_s = _wait(due_s, tick_s=tick_s)
         again = line.plan_wave(uow, provider, kind, planned, wake_in_s=wait_s, idle_rounds=0)
     return None if again is None else (again, wait_s)
 
 
-def _wait(rt: Runtime, due_s: float, *, ticking: bool) -> int:
+def _wait(due_s: float, *, tick_s: int | None) -> int:
     """Whole seconds to the next round, 1 to 30: a steady tick where one call covers all, else to the next due row.
 
     A row's own time backs off while nothing comes of it (lifecycle.decide), and so does the chain.
     """
-    if ticking:
-        return rt.settings.polling.tick_s
+    if tick_s is not None:
+        return tick_s
     return backoff.whole_seconds(max(due_s, 0.0))

@@ -248,7 +248,7 @@ class Tasks(RuleBasedStateMachine):
             failed_polls=look["failed_polls"],
             cancel_requested=look["cancel_requested_at"] is not None,
         )
-        match decide(view, seen, now, POLICY, jitter):
+        match decide(view, seen, now, backoff.countdown(view.poll_count, POLICY, jitter)):
             case Wait(news=True) as wait:
                 change = Change(
                     reason=Reason.OBSERVED, to=Status.RUNNING, fields={"progress": wait.progress}, wake_in_s=wait.wait_s

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.backoff import Policy
+from models import lifecycle
+from models.backoff import Policy, countdown
 from models.failures import FailureKind
 from models.lifecycle import (
     PATIENCE,
@@ -35,8 +36,13 @@ from models.lifecycle import (
     View,
     Wait,
     Working,
-    decide,
 )
+
+
+def decide(view: View, seen: Observation, now: datetime, policy: Policy, jitter: float) -> Decision:
+    """As lifecycle's, with the plan that holds until there is history."""
+    return lifecycle.decide(view, seen, now, countdown(view.poll_count, policy, jitter))
+
 
 FEW = settings(max_examples=40)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -17,5 +17,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop every table."""
-    op.execute("""drop table marks, webhook_deliveries, assets, waves, upstream_calls, task_events, tasks, api_keys,
-                  users""")
+    op.execute(
+        """drop table durations, marks, webhook_deliveries, assets, waves, upstream_calls, task_events, tasks,
+                      api_keys, users"""
+    )

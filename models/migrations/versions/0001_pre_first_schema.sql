@@ -1,5 +1,12 @@
 -- The schema of the first release.
 
+CREATE TABLE durations (
+    bucket TEXT NOT NULL,
+    counts INTEGER[] NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT durations_pkey PRIMARY KEY (bucket)
+);
+
 CREATE TABLE marks (
     name TEXT NOT NULL,
     at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -82,6 +89,7 @@ CREATE TABLE tasks (
     effective JSONB NOT NULL,
     adjustments JSONB DEFAULT '[]' NOT NULL,
     metadata JSONB DEFAULT '{}' NOT NULL,
+    calls_back BOOLEAN DEFAULT false NOT NULL,
     replay_count INTEGER DEFAULT '0' NOT NULL,
     callback_url TEXT,
     deadline_s INTEGER NOT NULL,
