@@ -11,9 +11,11 @@ from typing import Protocol
 from models.checked import suggest
 from models.settings import Polling, ProviderSettings, Retries, Settings, SettingsError
 from providers.ark import Ark
+from providers.comfyui import ComfyUI
 from providers.dashscope import DashScope
 from providers.openai import OpenAI
 from providers.port import Provider
+from providers.sdwebui import SdWebui
 
 
 class Factory(Protocol):
@@ -29,7 +31,7 @@ class Factory(Protocol):
         ...
 
 
-PROVIDERS: Mapping[str, Factory] = {"ark": Ark, "dashscope": DashScope, "openai": OpenAI}
+PROVIDERS: Mapping[str, Factory] = {"ark": Ark, "comfyui": ComfyUI, "dashscope": DashScope, "openai": OpenAI, "sdwebui": SdWebui}
 
 
 def catalogue(settings: Settings) -> dict[str, Provider]:

@@ -27,7 +27,7 @@ from providers.inline import mapping
 from providers.openai_models import BOUNDS, SYNCHRONOUS
 from providers.openai_wire import (
     DIALECT,
-    UnusableInputError,
+    UnusableError,
     clip_from_wire,
     clip_path,
     pictures_from_wire,
@@ -84,7 +84,7 @@ class OpenAI:
             ask = to_wire(job)
         except KeyError:
             return _refused(f"The adapter does not know the model {job.model}.")
-        except UnusableInputError as exc:
+        except UnusableError as exc:
             return _refused(str(exc))
         try:
             answer = self._http.submit(ask, synchronous=job.kind is Kind.IMAGE)

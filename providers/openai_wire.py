@@ -38,12 +38,12 @@ from providers.port import Job
 from providers.verdicts import Dialect, VendorError, clean, code_kind
 
 
-class UnusableInputError(ValueError):
-    """A reference image cannot be given to this vendor; the message says why and may be shown."""
+class UnusableError(ValueError):
+    """What was asked cannot be said to this vendor; the message says why and may be shown."""
 
 
 def to_wire(job: Job) -> Ask:
-    """The submit call of `job`. Raises KeyError for an unknown model, UnusableInputError for a picture."""
+    """The submit call of `job`. Raises KeyError for an unknown model, UnusableError for a picture."""
     model = model_of(job.model)
     if model is None:
         raise KeyError(job.model)
@@ -86,7 +86,7 @@ def _edit(job: Job, fields: Mapping[str, object]) -> Ask:
         return _submit(job, "/images/edits", fields, files)
     if mask is not None:
         # Ours is white where the picture changes, the vendor's is transparent there: only bytes can be turned.
-        raise UnusableInputError("With a mask, both image and mask must be given inline.")
+        raise UnusableError("With a mask, both image and mask must be given inline.")
     return _submit(job, "/images/edits", {**fields, "images": [{"image_url": _address(image, "image")}]})
 
 
@@ -94,7 +94,7 @@ def _clip(job: Job, model: Model) -> Ask:
     effective, frame = job.effective, job.effective.get("first_frame")
     pixels = model.bounds.frame_px(effective)
     if pixels is None:
-        raise UnusableInputError("The model does not make this resolution in this ratio.")
+        raise UnusableError("The model does not make this resolution in this ratio.")
     fields: dict[str, object] = {"model": model.name} if model.name else {}
     fields |= {"prompt": effective["prompt"], "seconds": str(effective["duration_s"]), "size": "{}x{}".format(*pixels)}
     inline = picture(frame)
@@ -108,21 +108,21 @@ def _clip(job: Job, model: Model) -> Ask:
 def _address(reference: object, name: str) -> str:
     if isinstance(reference, str) and reference.lower().startswith(("http://", "https://")):
         return reference
-    raise UnusableInputError(f"{name} must be a picture inline or an http address that the provider can reach.")
+    raise UnusableError(f"{name} must be a picture inline or an http address that the provider can reach.")
 
 
 def transparent_where_white(mask: Picture) -> Picture:
     """Our mask (white on black: white changes) as the vendor wants it: a PNG whose transparent part changes.
 
-    Raises UnusableInputError for what is no picture or has more pixels than a result may have.
+    Raises UnusableError for what is no picture or has more pixels than a result may have.
     """
     try:
         with Image.open(io.BytesIO(mask.content), formats=["PNG", "JPEG", "WEBP"]) as opened:
             if opened.width * opened.height > PIXELS_MAX:
-                raise UnusableInputError(f"mask has more than {PIXELS_MAX:,} pixels.")
+                raise UnusableError(f"mask has more than {PIXELS_MAX:,} pixels.")
             kept = ImageOps.invert(opened.convert("L"))
     except (OSError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
-        raise UnusableInputError("mask is no picture that can be read.") from exc
+        raise UnusableError("mask is no picture that can be read.") from exc
     turned = Image.new("RGBA", kept.size)
     turned.putalpha(kept)
     out = io.BytesIO()
@@ -137,8 +137,9 @@ CODES: Mapping[str, K] = {
         ("moderation_blocked", "image_generation_user_error", "content_policy_violation", "content_filter"),
         K.CONTENT_FILTERED,
     ),
-    **dict.fromkeys(("model_not_found", "invalid_value", "unknown_parameter"), K.INVALID_PARAMETER),
-    **dict.fromkeys(("invalid_api_key", "authentication_error", "permission_error"), K.PROVIDER_AUTH),
+    **dict.fromkeys(("invalid_value", "unknown_parameter"), K.INVALID_PARAMETER),
+    **dict.fromkeys(("invalid_api_key", "authentication_error"), K.PROVIDER_AUTH),
+    **dict.fromkeys(("model_not_found", "permission_error"), K.MODEL_DENIED),  # "does not exist or you have no access"
     **dict.fromkeys(
         ("insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached"),  # the last [3P]
         K.PROVIDER_QUOTA,
@@ -148,7 +149,7 @@ CODES: Mapping[str, K] = {
     "server_error": K.SERVER_ERROR,
     "Not Found": K.PROVIDER_ERROR,  # the word of a router, not of the API: a wrong base_url
 }
-_OF_THE_JOB = frozenset({K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA})
+_OF_THE_JOB = frozenset({K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA, K.MODEL_DENIED})
 
 
 def error_of(fields: Mapping[str, object]) -> VendorError | None:
