@@ -155,7 +155,7 @@ def _cancel(uow: UnitOfWork, row: Row) -> int | None:
     if status in FINAL:
         raise Problem("task-not-cancellable", f"The task has ended as {status}.", task_status=status)
     if status is Status.PENDING:
-        return None if store.apply(uow, row["id"], row["version"], moves.canceled()) is None else 200
+        return None if store.apply(uow, row["id"], row["version"], moves.canceled(row)) is None else 200
     provider = parts().providers.get(row["provider"])
     if provider is None or not provider.capabilities.cancel:
         detail = f"The task runs on {row['provider']}, which cannot stop what it began."

@@ -84,9 +84,13 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class NotAccepted:
-    """Not sent, or surely not taken (a definite "busy" included). May be sent again later."""
+    """Not sent, or surely not taken (a definite "busy" included). May be sent again later.
+
+    `absent`: said by the vendor itself, asked by our reference: whatever was sent before came to nothing either.
+    """
 
     error: Error
+    absent: bool = False
     retry_after_s: float | None = None
 
 

@@ -55,9 +55,10 @@ def timed_out(row: Row, error: Error, reason: Reason) -> Change:
     )
 
 
-def canceled() -> Change:
-    """The change that ends a task CANCELED: nothing of it is left at the vendor."""
-    return Change(reason=Reason.CANCELLED, to=Status.CANCELED, fields={"certain": True, "risk": False})
+def canceled(row: Row) -> Change:
+    """The change that ends a task CANCELED. Certain, unless an earlier call of a waiting task may have been taken."""
+    doubt = row["status"] == Status.PENDING and row["risk"]
+    return Change(reason=Reason.CANCELLED, to=Status.CANCELED, fields={"certain": not doubt, "risk": doubt})
 
 
 def _error_fields(error: Error) -> dict[str, object]:

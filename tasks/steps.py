@@ -54,7 +54,7 @@ def _end_canceled(rt: Runtime, id_: UUID, receipt: str) -> bool:
             row = store.get(uow, id_)
             if row is None or row["status"] != Status.RUNNING or row["receipt"] != receipt:
                 return False
-            if store.apply(uow, id_, row["version"], moves.canceled()) is not None:
+            if store.apply(uow, id_, row["version"], moves.canceled(row)) is not None:
                 return True
     return False
 

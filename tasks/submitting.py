@@ -18,6 +18,7 @@ from models.settings import Retries
 from providers.calls import recorded
 from providers.port import Accepted, Call, FindAnswer, NotAccepted, Outcome, Provider, Refused, Uncertain
 from tasks import bell, fetching, moves
+from tasks.pacing import Pacer
 from tasks.runtime import Runtime
 
 _MARGIN_S = 10.0  # on top of a call's own time-outs: scheduling, the commit, a slow thread
@@ -97,7 +98,8 @@ def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome:
         if not isinstance(answer, FindAnswer):
             return Accepted(receipt=answer)
         if answer is FindAnswer.ABSENT:
-            return NotAccepted(error=Error(kind=FailureKind.NOT_SENT, message="The provider does not have the task."))
+            error = Error(kind=FailureKind.NOT_SENT, message="The provider does not have the task.")
+            return NotAccepted(error=error, absent=True)
     conf = rt.settings.providers[row["provider"]]
     if provider.capabilities.honours_reference or conf.resubmit == "safe":
         return NotAccepted(error=doubt.error)
@@ -107,7 +109,7 @@ def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome:
 def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequence[Call]) -> None:
     """Write what a submit came to, whatever it takes until the deadline, then see to what follows."""
     kind = Kind(row["type"])
-    change = outcome_change(row, outcome, rt.settings.retries, rt.jitter())
+    change = outcome_change(row, outcome, rt.settings.retries, rt.jitter(), _first_s(rt, row))
     if isinstance(outcome, Accepted) and outcome.finished is not None:
         change = fetching.begin(rt, row, outcome.finished, receipt=outcome.receipt)
     left_s = max(30.0, (row["deadline_at"] - row["now"]).total_seconds())
@@ -158,11 +160,11 @@ def _or_canceled(uow: UnitOfWork, id_: UUID, version: int, change: Change) -> in
     there = store.get(uow, id_)
     if there is None or there["cancel_requested_at"] is None:
         return version
-    return store.apply(uow, id_, version, moves.canceled()) or version
+    return store.apply(uow, id_, version, moves.canceled(there)) or version
 
 
-def outcome_change(row: Row, outcome: Outcome, retries: Retries, jitter: float) -> Change:
-    """The transition that one submit outcome means. Pure."""
+def outcome_change(row: Row, outcome: Outcome, retries: Retries, jitter: float, first_s: float) -> Change:
+    """The transition that one submit outcome means. Pure. `first_s`: when an accepted task is first asked about."""
     sent_before = row["upstream_call_count"]  # the claim raised it by one; taken back where nothing was taken
     match outcome:
         case Accepted():
@@ -170,9 +172,11 @@ def outcome_change(row: Row, outcome: Outcome, retries: Retries, jitter: float) 
                 reason=Reason.OBSERVED,
                 to=Status.RUNNING,
                 fields={"stage": Stage.GENERATING, "receipt": outcome.receipt, "submit_tries": 0, "risk": False},
-                wake_in_s=backoff.base(0, _first(row)) * (0.5 + jitter / 2),
+                wake_in_s=first_s,
                 detail={"request_id": outcome.request_id},
             )
+        case Refused() if row["risk"]:  # this repeat was refused; the call before it may have been taken
+            return moves.failed(_unconfirmed(outcome.error), calls=sent_before)
         case Refused():
             return moves.failed(outcome.error, calls=sent_before)
         case NotAccepted():
@@ -181,8 +185,15 @@ def outcome_change(row: Row, outcome: Outcome, retries: Retries, jitter: float) 
             return moves.failed(_unconfirmed(outcome.error))
 
 
-def _first(row: Row) -> backoff.Policy:
-    return backoff.IMAGE if row["type"] == Kind.IMAGE else backoff.VIDEO
+def _first_s(rt: Runtime, row: Row) -> float:
+    """Seconds from acceptance to the first question, learned from others of its kind where there are enough."""
+    fresh = {**row, "claimed_at": row["now"], "poll_count": 0}
+    try:
+        with rt.db.unit_of_work() as uow:
+            pacer = Pacer.load(rt, uow, row["provider"], Kind(row["type"]), [fresh])
+    except TRANSIENT:  # the receipt matters, not when it is asked about
+        pacer = Pacer(rt=rt, provider=row["provider"], kind=Kind(row["type"]), known={})
+    return pacer.wait_s(fresh)
 
 
 def _unconfirmed(error: Error) -> Error:
@@ -197,12 +208,15 @@ def _again(row: Row, outcome: NotAccepted, retries: Retries, jitter: float, sent
     """Back to the line, or the end when it was tried often enough. What waits spends no try: waiting is not failing.
 
     `maybe`: the vendor may have it after all and honours the reference; the count stays raised and the row is a risk.
+    A doubt is remembered through all that follows in this attempt, until the vendor itself settles it.
     """
     error = outcome.error
     maybe = not FAILURES[error.kind].certain
+    doubt = maybe or (row["risk"] and not outcome.absent)
     spent = row["submit_tries"] + (not FAILURES[error.kind].waits)
     if spent >= retries.submit_attempts:
-        return moves.failed(_unconfirmed(error)) if maybe else moves.failed(error, calls=sent_before)
+        calls = sent_before + maybe
+        return moves.failed(_unconfirmed(error) if doubt else error, calls=calls)
     wait_s = backoff.submit_delay(row["submit_tries"], jitter, outcome.retry_after_s)
     return Change(
         reason=Reason.NOT_ACCEPTED,
@@ -210,7 +224,7 @@ def _again(row: Row, outcome: NotAccepted, retries: Retries, jitter: float, sent
         fields={
             "submit_tries": spent,
             "upstream_call_count": sent_before + maybe,
-            "risk": maybe,
+            "risk": doubt,
             "last_error": error.message,
         },
         wake_in_s=wait_s,

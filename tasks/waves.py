@@ -163,7 +163,7 @@ def _change(rt: Runtime, row: Row, decision: Decision) -> Change | None:
         case Fetch():
             return fetching.begin(rt, row, decision.finished)
         case End(status=Status.CANCELED):
-            return moves.canceled()
+            return moves.canceled(row)
         case End(status=Status.TIMEOUT) if decision.error is not None:
             return moves.timed_out(row, decision.error, decision.reason)
         case End() if decision.error is not None:
