@@ -41,7 +41,7 @@ _FOR_IMAGES = (*_PLAIN_IMAGE, "sampler", "scheduler", "filename_prefix", "image"
 _FOR_CLIPS = (*_PLAIN, "frames", "fps", "filename_prefix", "first_frame", "last_frame")
 _SEEDS = ("seed", "noise_seed")  # KSampler; KSamplerAdvanced and RandomNoise
 _GRAPHS = Path(__file__).with_name("workflows")
-_PAIRS = {names.comfy: sampler for sampler, names in reversed(SAMPLERS.items()) if names.comfy}
+_PAIRS = {names.comfy: sampler for sampler, names in reversed([*SAMPLERS.items()]) if names.comfy}
 
 _TXT2IMG = {
     "prompt": "6.text",

@@ -166,8 +166,9 @@ class _Account:
     def settle(self, now: float) -> None:
         """Take what has ended by itself off the count."""
         while self.ends and self.ends[0][0] <= now:
-            _, _, job = heapq.heappop(self.ends)
-            if job.canceled_at == math.inf:
+            ends_at, _, job = heapq.heappop(self.ends)
+            # A job that was moved has a later entry of its own.
+            if job.canceled_at == math.inf and job.ends_at == ends_at:
                 self.live -= 1
 
 
@@ -239,11 +240,18 @@ class Ledger:
         """Hide every job from its owner, as a restart without a database does."""
         self._forgotten_until = now_s()
 
-    def cancel(self, job: Job) -> bool:
-        """Cancel a job that is PENDING; return whether it was."""
+    def move(self, job: Job, starts_at: float, ends_at: float) -> None:
+        """Give a job that has not ended other times: for a vendor that works one by one."""
+        with self._lock:
+            job.starts_at, job.ends_at = starts_at, ends_at
+            held = self._accounts[job.order.dialect, job.order.account]
+            heapq.heappush(held.ends, (ends_at, next(self._serial), job))
+
+    def cancel(self, job: Job, *, running: bool = False) -> bool:
+        """Cancel a job that is PENDING (or, where the vendor stops that too, RUNNING); return whether it was."""
         with self._lock:
             now = now_s()
-            if job.state(now) is not State.PENDING:
+            if job.state(now) not in ({State.PENDING, State.RUNNING} if running else {State.PENDING}):
                 return False
             job.canceled_at = now
             self._accounts[job.order.dialect, job.order.account].live -= 1
