@@ -18,7 +18,7 @@ import redis
 
 from api.cli_http import GatewayError
 from api.embedded import EmbeddedServers
-from api.processes import ROOT, Child, read_procfile, with_our_programs
+from api.processes import ROOT, Child, last_lines, read_procfile, with_our_programs
 from tests.chaos.cutter import CommitCutter
 from tests.chaos.plan import TOML, WORKERS, Blow
 from tests.faults import Proxy
@@ -116,7 +116,7 @@ class House:
         for name in NAMES:
             child = self.live.child(name)
             if name not in self._down and child.pid is None:
-                self.fallen.append(f"{name} ended with {child.returncode}")
+                self.fallen.append(f"{name} ended with {child.returncode}:\n{last_lines(child.log, 60)}")
                 child.start()
 
     def calm(self) -> None:

@@ -14,10 +14,11 @@ from celeryconfig import broker_transport_options, worker_consumer
 from models import ids, line, store
 from models.db import UnitOfWork
 from models.failures import FailureKind
+from models.fields import Kind
 from models.lifecycle import Canceled, Error, Finished, Observation, Output, Unknown, Working
 from models.settings import Settings
 from providers.port import Job, NotAccepted, Outcome, Uncertain
-from tasks import app, moves
+from tasks import app, moves, waves
 from tasks.consumer import Consumer
 from tests.conftest import MakeSettings
 from tests.faults import Proxy
@@ -206,3 +207,36 @@ def test_result_of_which_a_part_is_in_hand_is_delivered_as_partial_when_there_is
     world.provider.on_observe = lambda _: Unknown()
     row = world.reconcile(id_)
     assert (row["status"], row["partial"], row["cost_micros"]) == ("SUCCESS", True, 100)
+
+
+def _overdue(world: World) -> UUID:
+    """A generating task that should have been asked about long ago."""
+    id_ = world.add()
+    world.submit(id_)
+    world.sql("update tasks set wake_at = now() - interval '1 h' where id = :id", id=id_)
+    return id_
+
+
+def test_sweep_that_restarts_a_lost_chain_makes_its_rows_due_at_once(world: World) -> None:
+    _overdue(world)
+    world.sql("update waves set wake_at = now() - interval '1 h'")
+    assert world.sweep() == {"rewoken": 1, "waves_restarted": 1}
+    with world.rt.db.unit_of_work() as uow:
+        version = uow.scalar("select version from waves")
+    waves.round_of(world.rt, "wan", Kind.IMAGE, version)
+    assert len(world.provider.asked) == 1
+
+
+def test_round_under_way_is_not_robbed_of_its_answers_by_the_sweep(world: World) -> None:
+    # Many rows, one query each, a slow vendor: most are overdue while the chain works through them.
+    id_ = _overdue(world)
+
+    def meanwhile(_receipt: str) -> Observation:
+        world.sweep()
+        return done()
+
+    world.provider.on_observe = meanwhile
+    with world.rt.db.unit_of_work() as uow:
+        version = line.restart_wave(uow, "wan", Kind.IMAGE)
+    waves.round_of(world.rt, "wan", Kind.IMAGE, version)
+    assert world.row(id_)["stage"] == "fetching"

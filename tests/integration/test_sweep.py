@@ -143,9 +143,13 @@ def test_row_that_stands_still_though_rung_three_times_is_stuck(world: World) ->
     world.submit(id_)
     for _ in range(3):
         world.sql("update tasks set wake_at = now() - interval '1 minute'")
+        world.sql(
+            "update waves set wake_at = now() - interval '1 minute'"
+        )  # its chain does not live, or it had served it
         world.sweep()
         assert world.row(id_)["status"] == "RUNNING"
     world.sql("update tasks set wake_at = now() - interval '1 minute', updated_at = now() - interval '11 minutes'")
+    world.sql("update waves set wake_at = now() - interval '1 minute'")
     assert world.sweep()["stuck"] == 1
     row = world.row(id_)
     assert (row["status"], row["error_code"]) == ("TIMEOUT", "stuck")
