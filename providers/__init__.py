@@ -31,7 +31,13 @@ class Factory(Protocol):
         ...
 
 
-PROVIDERS: Mapping[str, Factory] = {"ark": Ark, "comfyui": ComfyUI, "dashscope": DashScope, "openai": OpenAI, "sdwebui": SdWebui}
+PROVIDERS: Mapping[str, Factory] = {
+    "ark": Ark,
+    "comfyui": ComfyUI,
+    "dashscope": DashScope,
+    "openai": OpenAI,
+    "sdwebui": SdWebui,
+}
 
 
 def catalogue(settings: Settings) -> dict[str, Provider]:
