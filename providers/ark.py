@@ -141,11 +141,15 @@ class Ark:
         if before not in _WAITING:
             return CancelAnswer.REFUSED
         try:
-            self._http.once(Ask(operation="cancel", method="DELETE", path=_task(job.receipt), receipts=(job.receipt,)))
+            self._http.once(
+                Ask(
+                    operation="cancel", method="DELETE", path=_task(job.receipt), receipts=(job.receipt,), bodiless=True
+                )
+            )
         except ProviderError as exc:
             if exc.http_status == 409 and exc.upstream_code:
                 return CancelAnswer.REFUSED  # it began to run in between
-            # What a success looks like is documented nowhere; an empty body is no verdict, the task's state is one.
+            # What a success looks like is documented nowhere: the state that the task is in now is the verdict.
             confirmed = (self._word(job.receipt) or "").startswith("cancel")
             return CancelAnswer.CONFIRMED if confirmed else CancelAnswer.UNCLEAR
         return CancelAnswer.CONFIRMED
@@ -185,8 +189,9 @@ class Ark:
         try:
             found = _items(self._http.read(Ask(operation="observe", path=_list(pairs), receipts=asked)).fields)
         except ProviderError as exc:
-            no_news = not FAILURES[exc.kind].certain or FAILURES[exc.kind].repeat
-            return dict.fromkeys(asked, _unreadable(exc)) if no_news else {}
+            facts = FAILURES[exc.kind]
+            forbidden = facts.certain and not facts.repeat and not facts.waits
+            return {} if forbidden else dict.fromkeys(asked, _unreadable(exc))
         listed = {str(item.get("id")): from_wire(item, self._secrets) for item in found}
         return {one: listed[one] for one in asked if one in listed and _says_all(listed[one])}
 

@@ -32,19 +32,19 @@ CODES: Mapping[str, K] = {
         K.CONTENT_FILTERED,
     ),
     "ContentSecurityDetectionError": K.PROVIDER_ERROR,  # the check itself broke: no word about the content
+    **dict.fromkeys(("AuthenticationError", "InvalidAccountStatus"), K.PROVIDER_AUTH),
+    **dict.fromkeys(("AccountOverdueError", "OperationDenied.ServiceOverdue", "InvalidSubscription"), K.PROVIDER_QUOTA),
+    # Of one model or one service of the account; the others go on.
     **dict.fromkeys(
         (
-            "AuthenticationError",
-            "InvalidAccountStatus",
             "AccessDenied",
             "OperationDenied",
-            "InvalidSubscription",
             "ModelNotOpen",
             "InvalidEndpointOrModel.ModelIDAccessDisabled",
+            "SetLimitExceeded",
         ),
-        K.PROVIDER_AUTH,
+        K.MODEL_DENIED,
     ),
-    **dict.fromkeys(("AccountOverdueError", "OperationDenied.ServiceOverdue", "SetLimitExceeded"), K.PROVIDER_QUOTA),
     **dict.fromkeys(
         (
             "RateLimitExceeded",
@@ -62,7 +62,7 @@ CODES: Mapping[str, K] = {
     **dict.fromkeys(("ServerOverloaded", "QuotaExceeded"), K.OVERLOADED),
     "InternalServiceError": K.SERVER_ERROR,
 }
-_OF_THE_JOB = frozenset({K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA})
+_OF_THE_JOB = frozenset({K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA, K.MODEL_DENIED})
 _OF_THE_CALL = _OF_THE_JOB | {K.RATE_LIMITED, K.OVERLOADED}
 
 
