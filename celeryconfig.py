@@ -34,7 +34,6 @@ task_routes = {
 task_default_queue = "default"  # a forgotten route must not land on a provider's queue
 task_create_missing_queues = False  # a mistyped queue fails at publish, not silently
 
-worker_consumer = "tasks.consumer:Consumer"  # Celery's own ends the process when Redis goes at the wrong moment
 worker_prefetch_multiplier = 1  # reserve only what can start: priorities need it
 task_acks_late = False  # the claim refuses a second delivery anyway; late acks repeat long tasks on Redis
 task_reject_on_worker_lost = False  # a task that kills its worker would go round without end

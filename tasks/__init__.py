@@ -6,5 +6,8 @@ A message says "look at row X, I was sent for version N" and carries nothing els
 
 from celery import Celery
 
+from tasks import transport
+
+transport.install()
 app = Celery("weir")
 app.config_from_object("celeryconfig")
