@@ -37,6 +37,7 @@ _REPEATS = 3
 _PAUSE_S = 0.5
 _SIDE_BY_SIDE = 8
 _PLANNED_MAX = 10_000
+_ORDER_S = 0.1  # between calls whose order matters
 _LOOK_S = 0.25  # how soon a planner that waits for a later call notices that the simulator has stopped
 
 Told = Callable[[float], Mapping[str, object] | None]
@@ -106,7 +107,7 @@ class Callbacks:
             calls = [end, *calls[1:-1], end]
         for place, call in enumerate(calls):
             # In disorder all wait for the end, then keep their new order.
-            at_s = end.as_of + 0.02 * place if script.kind == "disorder" else call.as_of
+            at_s = end.as_of + _ORDER_S * place if script.kind == "disorder" else call.as_of
             for _ in range(2 if script.kind == "twice" else 1):
                 self._add(at_s + script.late_s, call)
 
@@ -154,11 +155,10 @@ class Callbacks:
 
 
 def _is_loopback(url: str) -> bool:
-    parts = urlsplit(url)
-    if parts.scheme != "http":
-        return False
     try:
-        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
+        parts = urlsplit(url)
+        near = parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
+        return parts.scheme == "http" and parts.port != 0 and near
     except ValueError:
         return False
 
