@@ -34,6 +34,7 @@ _AFRESH: Mapping[str, object] = {
     "upstream_outputs": None, "upstream_usage": None, "outputs": [],
     "partial": False, "missing": [], "error_code": None, "error_message": None,
     "upstream_code": None, "certain": False, "risk": False, "cost_micros": 0, "cancel_requested_at": None,
+    "cancel_answered_at": None,
 }  # fmt: skip
 
 

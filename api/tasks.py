@@ -160,7 +160,8 @@ def _cancel(uow: UnitOfWork, row: Row) -> int | None:
     if provider is None or not provider.capabilities.cancel:
         detail = f"The task runs on {row['provider']}, which cannot stop what it began."
         raise Problem("cancel-unsupported", detail, provider=row["provider"])
-    store.request_cancel(uow, row["id"])
+    if not store.request_cancel(uow, row["id"]):
+        return None
     before = row["cancel_requested_at"]
     if before is None or (row["now"] - before).total_seconds() > _RING_AGAIN_S:
         uow.after_commit(partial(bell.ring, row["type"], "cancel", row["id"], row["version"]))

@@ -21,6 +21,10 @@ Row = Mapping[str, Any]
 TRANSIENT = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 
 
+# The server's statement_timeout does not help when the network swallows the answer: then only the socket notices.
+_ALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
+
+
 @lru_cache(maxsize=512)
 def _parsed(sql: str) -> TextClause:
     return text(sql)
@@ -79,7 +83,13 @@ class Database:
             pool_timeout=wait_s,
             hide_parameters=True,  # an error's text must not quote a prompt
             pool_pre_ping=True,  # a connection the server closed is replaced before its first use (case O-63)
-            connect_args={"connect_timeout": 4, "options": options, "application_name": "weir"},
+            connect_args={
+                **_ALIVE,
+                "tcp_user_timeout": int(statement_s * 1000) + 5000,
+                "connect_timeout": 4,
+                "options": options,
+                "application_name": "weir",
+            },
         )
 
     @contextmanager

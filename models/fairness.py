@@ -2,13 +2,16 @@
 
 A slot is a RUNNING row. Room is what is left below every cap: all providers together, the type, the provider. Order:
 priority class (a waiting task rises one class every AGEING_S, so that `low` never starves), then the user with the
-fewest running, then age. The same order stands as SQL in line.py (`next_in_line`); a test holds the two together.
+fewest running, then age.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+Line = tuple[str, str]  # provider and type
 
 AGEING_S = 300  # a task that waited this long counts as one priority class higher
 
@@ -46,10 +49,21 @@ class Room:
 class Waiting:
     """What the order looks at."""
 
-    key: int  # anything that rises with age of acceptance
+    key: int  # rises with the time of acceptance
     priority: int  # 0 high, 1 normal, 2 low
     waited_s: float
     user: str
+    user_cap: int
+    line: Line = ("", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caps:
+    """The caps that hold for everybody, by what they cap."""
+
+    total: int
+    types: Mapping[str, int]
+    providers: Mapping[str, int]
 
 
 def effective_priority(priority: int, waited_s: float) -> int:
@@ -57,17 +71,37 @@ def effective_priority(priority: int, waited_s: float) -> int:
     return max(0, priority - int(waited_s // AGEING_S))
 
 
-def order(waiting: Sequence[Waiting], running: dict[str, int], user_cap: int, room: int) -> list[Waiting]:
-    """The next `room` tasks to start, each counted as running for those behind it."""
-    load = dict(running)
+def room_of(line: Line, running: Mapping[Line, int], caps: Caps) -> int:
+    """How many more tasks of this provider and type may start now; never negative, 0 for an unknown provider."""
+    provider, kind = line
+    return Room(
+        total=sum(running.values()),
+        total_cap=caps.total,
+        of_type=sum(n for (_, other), n in running.items() if other == kind),
+        type_cap=caps.types.get(kind, 0),
+        of_provider=sum(n for (other, _), n in running.items() if other == provider),
+        provider_cap=caps.providers.get(provider, 0),
+    ).left()
+
+
+def choose(
+    waiting: Iterable[Waiting], running: Mapping[Line, int], load: Mapping[str, int], caps: Caps
+) -> list[Waiting]:
+    """Who starts now, in order, each counted as running for those behind it; until nobody fits any more.
+
+    `running` counts RUNNING tasks by provider and type, `load` by user. All lines are looked at together, since they
+    share caps: a line that is served alone would starve the others.
+    """
+    taken, users = Counter(running), Counter(load)
     left = list(waiting)
     chosen: list[Waiting] = []
-    while left and len(chosen) < room:
-        able = [w for w in left if load.get(w.user, 0) < user_cap]
-        if not able:
-            break
-        best = min(able, key=lambda w: (effective_priority(w.priority, w.waited_s), load.get(w.user, 0), w.key))
+    while True:
+        open_ = {line for line in {w.line for w in left} if room_of(line, taken, caps) > 0}
+        left = [w for w in left if w.line in open_ and users[w.user] < w.user_cap]
+        if not left:
+            return chosen
+        best = min(left, key=lambda w: (effective_priority(w.priority, w.waited_s), users[w.user], w.key))
         chosen.append(best)
         left.remove(best)
-        load[best.user] = load.get(best.user, 0) + 1
-    return chosen
+        taken[best.line] += 1
+        users[best.user] += 1

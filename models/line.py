@@ -1,4 +1,4 @@
-"""The queue as rows: claiming with caps, who is next, waves, and what the sweep looks for.
+"""The queue as rows: claiming with caps, who is next, and the polling chains.
 
 Every count that guards a cap is taken under one advisory lock in the transaction that claims, so a slot can neither
 leak nor be sold twice. Every change of a task goes through store.apply; this module only chooses.
@@ -6,19 +6,19 @@ leak nor be sold twice. Every change of a task goes through store.apply; this mo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from models import store
 from models.db import Row, UnitOfWork
-from models.fairness import AGEING_S, Room
+from models.fairness import Caps, Line, Room, Waiting, choose, room_of
 from models.fields import Kind
 from models.lifecycle import Change, Reason, Stage, Status
 from models.settings import Settings
 
 _CLAIM_LOCK = 0x57454952_01  # "WEIR", one number for all claims of the installation
-_SWEEP_LOCK = 0x57454952_02
 
 _COUNTED = """
 select t.*, now() as now, cast(extract(epoch from clock_timestamp() - now()) as double precision) as lock_wait_s,
@@ -41,6 +41,7 @@ class Claimed:
 
     row: Row
     version: int
+    by: UUID | None = None
 
 
 def claim(
@@ -54,7 +55,8 @@ def claim(
     """
     _lock_claims(uow)
     row = uow.one(_COUNTED, id=id_, version=version)
-    if row is None or row["provider"] not in settings.providers:
+    conf = settings.providers.get(row["provider"]) if row is not None else None
+    if row is None or conf is None or not conf.enabled:
         return None
     if not _room(row, settings).admits():
         uow.execute("update tasks set rung_at = null where id = :id and version = :version", id=id_, version=version)
@@ -72,7 +74,7 @@ def claim(
         wake_in_s=budget_s + row["lock_wait_s"],  # now() is when the transaction began, before it waited for its turn
     )
     moved = store.apply(uow, id_, version, change)
-    return None if moved is None else Claimed(row=row, version=moved)
+    return None if moved is None else Claimed(row=row, version=moved, by=by)
 
 
 def renew(uow: UnitOfWork, id_: UUID, version: int, by: UUID, budget_s: float) -> int | None:
@@ -110,70 +112,111 @@ def _room(row: Row, settings: Settings) -> Room:
     )
 
 
-_NEXT = """
-with running as (
-    select user_id, count(*) as n from tasks where status = 'RUNNING' group by user_id
-), able as (
-    select t.id, t.version, t.type, t.priority, t.created_at, t.user_id, coalesce(r.n, 0) as n,
-           coalesce(u.running_limit, :user_cap) as cap,
-           greatest(0, t.priority - floor(extract(epoch from now() - t.created_at) / :ageing)) as class,
-           row_number() over (partition by t.user_id order by
-               greatest(0, t.priority - floor(extract(epoch from now() - t.created_at) / :ageing)), t.id) as place
-      from tasks t join users u on u.id = t.user_id left join running r on r.user_id = t.user_id
-     where t.status = 'PENDING' and t.provider = :provider and t.type = :type
-       and (t.wake_at is null or t.wake_at <= now()) and t.deadline_at > now()
-       and (t.rung_at is null or t.rung_at < now() - make_interval(secs => :grace_s))
-), chosen as (
-    select id, class, n + place as load from able where n + place <= cap order by class, n + place, id limit :room
-), rung as (
-    update tasks t set rung_at = now() from chosen c where t.id = c.id and t.status = 'PENDING'
-    returning t.id, t.version, t.priority, c.class, c.load
+def _caps(settings: Settings) -> Caps:
+    return Caps(
+        total=settings.caps.total,
+        types={Kind.IMAGE: settings.caps.image, Kind.VIDEO: settings.caps.video},
+        providers={name: one.max_in_flight for name, one in settings.providers.items() if one.enabled},
+    )
+
+
+# The oldest of each user and priority of one line: nobody else can be next. A loose scan finds the users, so that ten
+# thousand waiting tasks of a few users cost a few index look-ups.
+_CANDIDATES = """
+with recursive waiting as (
+    (select user_id from tasks where status = 'PENDING' and provider = :provider and type = :type
+      order by user_id limit 1)
+    union all
+    select (select t.user_id from tasks t
+             where t.status = 'PENDING' and t.provider = :provider and t.type = :type and t.user_id > w.user_id
+             order by t.user_id limit 1)
+      from waiting w where w.user_id is not null
 )
-select id, version, priority from rung order by class, load, id
+select c.id, c.version, c.priority, c.user_id, coalesce(u.running_limit, :user_cap) as user_cap,
+       cast(extract(epoch from now() - c.created_at) as double precision) as waited_s
+  from waiting w join users u on u.id = w.user_id
+       cross join (values (0), (1), (2)) as p(priority)
+       cross join lateral (
+           select id, version, priority, user_id, created_at from tasks t
+            where t.status = 'PENDING' and t.provider = :provider and t.type = :type
+              and t.user_id = w.user_id and t.priority = p.priority
+              and (t.wake_at is null or t.wake_at <= now()) and t.deadline_at > now()
+              and (t.rung_at is null or t.rung_at < now() - make_interval(secs => :grace_s))
+            order by t.id limit :room) c
 """
 
 
-def next_in_line(uow: UnitOfWork, provider: str, kind: Kind, settings: Settings) -> Sequence[Row]:
-    """The waiting tasks that are to be rung now: id, version, priority; as many as there is room for.
+def next_up(uow: UnitOfWork, settings: Settings) -> Sequence[Row]:
+    """The waiting tasks of all lines that are to be rung now: id, version, type, priority; as many as there is room.
 
-    The order of fairness.order. Notes that they are rung, so that nobody else rings them within the sweep's grace;
+    The order of fairness.choose. Notes that they are rung, so that nobody else rings them within the sweep's grace;
     taken under the claim's lock, so that a claim which finds no room is either seen here or sees the room itself.
     """
-    if provider not in settings.providers:
-        return []
     _lock_claims(uow)
-    counted = uow.one(
-        """select count(*) as total, count(*) filter (where type = :type) as of_type,
-                  count(*) filter (where provider = :provider) as of_provider
-             from tasks where status = 'RUNNING'""",
-        type=kind,
-        provider=provider,
+    slots = uow.all(
+        "select provider, type, user_id, count(*) as n from tasks where status = 'RUNNING' group by 1, 2, 3"
     )
-    assert counted is not None  # an aggregate always gives a row
-    room = Room(
-        total=counted["total"],
-        total_cap=settings.caps.total,
-        of_type=counted["of_type"],
-        type_cap=settings.caps.image if kind is Kind.IMAGE else settings.caps.video,
-        of_provider=counted["of_provider"],
-        provider_cap=settings.providers[provider].max_in_flight,
-    ).left()
+    running: Counter[Line] = Counter()
+    load: Counter[str] = Counter()
+    for slot in slots:
+        running[slot["provider"], slot["type"]] += slot["n"]
+        load[str(slot["user_id"])] += slot["n"]
+    caps = _caps(settings)
+    if sum(running.values()) >= caps.total:
+        return []
+    rows: dict[int, Row] = {}
+    waiting: list[Waiting] = []
+    for provider, kind in waiting_lines(uow):
+        room = room_of((provider, kind), running, caps)
+        for row in _candidates(uow, provider, kind, settings, room):
+            rows[row["id"].int] = {**row, "type": kind}
+            waiting.append(_waiting(row, (provider, kind)))
+    chosen = [rows[w.key] for w in choose(waiting, running, load, caps)]
+    if chosen:
+        uow.execute(
+            "update tasks set rung_at = now() where id = any(:ids) and status = 'PENDING'",
+            ids=[row["id"] for row in chosen],
+        )
+    return chosen
+
+
+def _candidates(uow: UnitOfWork, provider: str, kind: str, settings: Settings, room: int) -> Sequence[Row]:
     if not room:
         return []
     return uow.all(
-        _NEXT,
+        _CANDIDATES,
         provider=provider,
         type=kind,
         room=room,
         user_cap=settings.users.running,
-        ageing=AGEING_S,
         grace_s=settings.sweep.grace_s,
     )
 
 
-def waiting_lines(uow: UnitOfWork) -> Sequence[Row]:
-    """Every (provider, type) that has a PENDING task."""
-    return uow.all("select distinct provider, type from tasks where status = 'PENDING'")
+def _waiting(row: Row, line: Line) -> Waiting:
+    return Waiting(
+        key=row["id"].int,
+        priority=row["priority"],
+        waited_s=row["waited_s"],
+        user=str(row["user_id"]),
+        user_cap=row["user_cap"],
+        line=line,
+    )
+
+
+def waiting_lines(uow: UnitOfWork) -> list[Line]:
+    """Every provider and type that has a PENDING task."""
+    rows = uow.all(
+        """with recursive lines as (
+               (select provider, type from tasks where status = 'PENDING' order by provider, type limit 1)
+               union all
+               select n.provider, n.type from lines l cross join lateral (
+                   select t.provider, t.type from tasks t
+                    where t.status = 'PENDING' and (t.provider, t.type) > (l.provider, l.type)
+                    order by t.provider, t.type limit 1) n
+           ) select provider, type from lines"""
+    )
+    return [(row["provider"], row["type"]) for row in rows]
 
 
 # --- waves: one polling chain per provider and type, fenced by its row's version ---
@@ -213,13 +256,24 @@ def due(uow: UnitOfWork, provider: str, kind: Kind, *, everything: bool, limit: 
     return uow.all(
         """select t.*, now() as now from tasks t
             where status = 'RUNNING' and provider = :provider and type = :type and stage = 'generating'
-              and (:everything or wake_at <= now() + interval '0.3 s')
+              and (wake_at <= now() + interval '0.3 s' or (:everything and failed_polls = 0))
             order by wake_at limit :limit for update skip locked""",
         provider=provider,
         type=kind,
         everything=everything,
         limit=limit,
     )
+
+
+def generating(uow: UnitOfWork, provider: str, kind: Kind) -> int:
+    """How many tasks the chain has to ask about in all, due or not."""
+    counted: int = uow.scalar(
+        """select count(*) from tasks
+            where status = 'RUNNING' and provider = :provider and type = :type and stage = 'generating'""",
+        provider=provider,
+        type=kind,
+    )
+    return counted
 
 
 def next_due_s(uow: UnitOfWork, provider: str, kind: Kind) -> float | None:
@@ -278,60 +332,6 @@ def hurry_wave(uow: UnitOfWork, provider: str, kind: Kind, wake_in_s: float) -> 
     return moved
 
 
-# --- what the sweep looks for; each bounded, each passing over rows that are locked ---
-
-
-def try_sweep_lock(uow: UnitOfWork) -> bool:
-    """Whether this transaction is the one sweep of the moment; the lock ends with it."""
-    return bool(uow.scalar("select pg_try_advisory_xact_lock(:lock)", lock=_SWEEP_LOCK))
-
-
-def past_deadline(uow: UnitOfWork, limit: int) -> Sequence[Row]:
-    """Live rows whose deadline has come."""
-    return uow.all(
-        """select id, version, type, provider, status, risk from tasks
-            where status in ('PENDING', 'RUNNING') and deadline_at <= now()
-            order by deadline_at limit :limit for update skip locked""",
-        limit=limit,
-    )
-
-
-def overdue(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
-    """RUNNING rows whose wake-up must have been lost: `wake_at` is more than `grace_s` ago (or missing).
-
-    Not those that a living chain works through: they wait their turn, and a new version would refuse its answers.
-    """
-    return uow.all(
-        """select id, version, type, provider, status, stage, risk, rings,
-                  extract(epoch from now() - updated_at) as untouched_s from tasks t
-            where status = 'RUNNING' and coalesce(wake_at, updated_at) < now() - make_interval(secs => :grace_s)
-              and deadline_at > now()
-              and (stage <> 'generating' or not exists (
-                   select from waves w where w.provider = t.provider and w.type = t.type
-                      and w.wake_at >= now() - make_interval(secs => :grace_s)))
-            order by wake_at limit :limit for update skip locked""",
-        grace_s=grace_s,
-        limit=limit,
-    )
-
-
-def to_reconcile(uow: UnitOfWork, tries: int, limit: int) -> Sequence[Row]:
-    """TIMEOUT rows about which the vendor is to be asked now. Each is given its next time here: 2, 4, 8 ... minutes.
-
-    After `tries` questions there is no next time.
-    """
-    return uow.all(
-        """update tasks t set reconcile_tries = t.reconcile_tries + 1,
-                  wake_at = case when t.reconcile_tries + 1 < :tries
-                                 then now() + make_interval(mins => cast(power(2, t.reconcile_tries + 1) as int)) end
-             from (select id from tasks where status = 'TIMEOUT' and wake_at <= now() and not certain
-                    order by wake_at limit :limit for update skip locked) due
-            where t.id = due.id returning t.id, t.version, t.type""",
-        tries=tries,
-        limit=limit,
-    )
-
-
 def lost_waves(uow: UnitOfWork, grace_s: int) -> Sequence[Row]:
     """Chains that should be alive and are not: overdue, or asleep although something is generating."""
     return uow.all(
@@ -353,11 +353,3 @@ def restart_wave(uow: UnitOfWork, provider: str, kind: Kind) -> int:
         type=kind,
     )
     return version
-
-
-def mark(uow: UnitOfWork, name: str) -> None:
-    """Note that something periodic just ran."""
-    uow.execute(
-        "insert into marks (name) values (:name) on conflict (name) do update set at = now()",
-        name=name,
-    )

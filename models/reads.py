@@ -158,7 +158,7 @@ select id from waiting order by class, turn, id
 
 
 def waiting(uow: UnitOfWork, provider: str, kind: str) -> Mapping[UUID, int]:
-    """The 1-based place of every PENDING task of one provider and type, in line.next_in_line's order.
+    """The 1-based place of every PENDING task of one provider and type, in fairness.choose's order.
 
     Ranks, not promises: a cap may hold one task back and let a later one of somebody else pass.
     """

@@ -22,7 +22,8 @@ _PATCHABLE = (
     "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "reconcile_tries",
     "poll_count", "failed_polls", "lost_polls", "empty_polls", "last_error", "progress", "upstream_outputs",
     "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code",
-    "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at", "provider",
+    "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at",
+    "cancel_answered_at", "provider",
     "provider_model", "effective",
 )  # fmt: skip
 
@@ -208,13 +209,37 @@ def versions(uow: UnitOfWork, ids: Sequence[UUID]) -> dict[UUID, int]:
     return {row["id"]: row["version"] for row in rows}
 
 
-def request_cancel(uow: UnitOfWork, id_: UUID) -> None:
-    """Note that the caller wants it stopped. Does not raise `version`: a receipt on its way in must not be refused."""
-    uow.execute(
-        """update tasks set cancel_requested_at = now()
-            where id = :id and status = 'RUNNING' and cancel_requested_at is null""",
+def request_cancel(uow: UnitOfWork, id_: UUID) -> bool:
+    """Note that the caller wants it stopped. Does not raise `version`: a receipt on its way in must not be refused.
+
+    False: it does not run any more, and nothing was noted.
+    """
+    found = uow.one(
+        """update tasks set cancel_requested_at = coalesce(cancel_requested_at, now())
+            where id = :id and status = 'RUNNING' returning id""",
         id=id_,
     )
+    return found is not None
+
+
+def answer_cancel(uow: UnitOfWork, id_: UUID) -> None:
+    """Note that the vendor has answered the wish to cancel, so that it is not asked again."""
+    uow.execute("update tasks set cancel_answered_at = now() where id = :id and status = 'RUNNING'", id=id_)
+
+
+def extend(uow: UnitOfWork, id_: UUID, version: int, wake_in_s: float) -> bool:
+    """A step that takes its time says that it is at work: nobody needs to look for `wake_in_s` seconds.
+
+    No transition. False: the row has moved on, and the step stops.
+    """
+    found = uow.one(
+        """update tasks set wake_at = now() + make_interval(secs => :wake_in_s), updated_at = now()
+            where id = :id and version = :version and status = 'RUNNING' returning id""",
+        id=id_,
+        version=version,
+        wake_in_s=wake_in_s,
+    )
+    return found is not None
 
 
 def forget_key(uow: UnitOfWork, id_: UUID) -> None:
@@ -223,12 +248,14 @@ def forget_key(uow: UnitOfWork, id_: UUID) -> None:
 
 
 def adopt_receipt(uow: UnitOfWork, id_: UUID, attempt: int, receipt: str) -> None:
-    """Keep the receipt of a job that was accepted after its task had ended, so that the vendor can be asked later.
+    """Keep the receipt of a job that was accepted after its task had ended, and have the vendor asked in a minute.
 
     A live row is left alone: it has been claimed anew, and a receipt that came without a version would bar its way.
     """
     uow.execute(
-        """update tasks set receipt = :receipt
+        """update tasks set receipt = :receipt,
+                  wake_at = case when not certain and (status = 'TIMEOUT' or error_code = 'submit_unconfirmed')
+                                 then now() + interval '60 seconds' end
             where id = :id and attempt = :attempt and receipt is null and finished_at is not null""",
         id=id_,
         attempt=attempt,

@@ -110,6 +110,7 @@ tasks = Table(
     Column("rung_at", _at, doc="PENDING: when its wake-up was last sent; null: found no room, ring again"),
     Column("deadline_at", _at, nullable=False),
     Column("cancel_requested_at", _at, doc="set without raising version"),
+    Column("cancel_answered_at", _at, doc="when the vendor said yes or no to it"),
     Column("rings", SmallInteger, nullable=False, server_default="0", doc="times rung in a row without a move"),
     Column("receipt", Text, doc="the vendor's id of the job"),
     Column("claimed_at", _at, doc="when this attempt was last claimed"),
@@ -156,7 +157,15 @@ tasks = Table(
     Index("tasks_receipt_key", "provider", "receipt", unique=True, postgresql_where=text("receipt is not null")),
     # claims and caps count these; one small index however many rows have ended
     Index("tasks_running_idx", "provider", "type", postgresql_where=text("status = 'RUNNING'")),
-    Index("tasks_waiting_idx", "provider", "type", "priority", "id", postgresql_where=text("status = 'PENDING'")),
+    Index(
+        "tasks_waiting_idx",
+        "provider",
+        "type",
+        "user_id",
+        "priority",
+        "id",
+        postgresql_where=text("status = 'PENDING'"),
+    ),
     Index("tasks_live_user_idx", "user_id", postgresql_where=text("status in ('PENDING', 'RUNNING')")),
     # waves, sweep and reconcile look for what is due
     Index("tasks_wake_idx", "wake_at", postgresql_where=text("wake_at is not null")),

@@ -129,6 +129,7 @@ class Capabilities:
     find: bool  # a lost job can be looked up by our own id
     honours_reference: bool = False  # the vendor treats our reference as an idempotency key
     list_call: bool = False  # one call answers for many receipts, so that a wave may tick
+    list_from: int = 1  # fewer receipts than this are asked about singly all the same
     synchronous: frozenset[str] = frozenset()  # models whose submit returns the finished result
     callback: bool = False
 

@@ -7,6 +7,7 @@ second run writes the same object. SUCCESS is committed only when the bytes are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from models import backoff, ids, pricing, store
@@ -22,7 +23,8 @@ from tasks import bell, moves
 from tasks.runtime import Runtime
 
 _RETRY = backoff.Policy(min_s=1.0, max_s=30.0)
-_MARGIN_S = 10.0
+_RUNG_S = 15.0  # how long a fetch that was rung may wait for a worker before it is looked at
+_STORING_S = 180.0  # on top of a download's own limit: putting it into a slow store
 _NO_DEADLINE_S = 86_400.0  # a late result has none; the download's own limit holds
 _HELD = "held:"  # an output whose bytes came with the answer and wait in our own storage
 
@@ -58,7 +60,7 @@ def begin(rt: Runtime, row: Row, finished: Finished, receipt: str | None = None)
         reason=Reason.OBSERVED,
         to=Status.RUNNING,
         fields=fields,
-        wake_in_s=_budget_s(rt, len(items)),
+        wake_in_s=_RUNG_S,
         detail={"outputs": len(items), "missing": len(finished.missing)},
     )
 
@@ -71,10 +73,6 @@ def _missing_wire(missing: Missing) -> dict[str, object]:
     }
 
 
-def _budget_s(rt: Runtime, outputs: int) -> float:
-    return rt.settings.results.fetch_s * max(1, outputs) + _MARGIN_S
-
-
 def fetch(rt: Runtime, id_: UUID, version: int) -> None:
     """Fetch what a finished task has upstream, and end it; or say when it is tried again."""
     with rt.db.unit_of_work() as uow:
@@ -82,21 +80,24 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
     if row is None or row["version"] != version or row["stage"] != Stage.FETCHING:
         return
     kind = Kind(row["type"])
-    with recorded() as calls:
-        items, error = bring(rt, row, row["upstream_outputs"])
+    try:
+        with recorded() as calls:
+            items, error = bring(rt, row, row["upstream_outputs"])
+    except _SupersededError:
+        return
     left = rt.settings.retries.fetch_attempts - row["fetch_tries"] - 1
     if error is not None and FAILURES[error.kind].retryable and left > 0:
         wait_s = backoff.countdown(row["fetch_tries"], _RETRY, rt.jitter())
-        moved = moves.apply(rt, row, version, _later(rt, row, items, error, wait_s), calls)
+        moved = moves.apply(rt, row, version, _later(row, items, error, wait_s), calls)
         if moved is not None:
             bell.ring(kind, "fetch", id_, moved, wait_s)
         return
     change = ending(row, items, error, reason=Reason.FINISHED)
     if finish(rt, row, change, items, calls) is not None:
-        moves.wake_next(rt, row["provider"], kind)
+        moves.wake_next(rt)
 
 
-def _later(rt: Runtime, row: Row, items: Sequence[Item], error: Error, wait_s: float) -> Change:
+def _later(row: Row, items: Sequence[Item], error: Error, wait_s: float) -> Change:
     return Change(
         reason=Reason.OBSERVED,
         to=Status.RUNNING,
@@ -107,9 +108,22 @@ def _later(rt: Runtime, row: Row, items: Sequence[Item], error: Error, wait_s: f
             "last_error": error.message or FAILURES[error.kind].message,
             "rings": 0,
         },
-        wake_in_s=wait_s + _budget_s(rt, len(items)),
+        wake_in_s=wait_s + _RUNG_S,
         detail={"code": error.kind, "wait_s": round(wait_s, 1)},
     )
+
+
+class _SupersededError(Exception):
+    """The row has moved on: whoever moved it fetches, or nobody needs to."""
+
+
+def _at_work(rt: Runtime, row: Row) -> None:
+    """Say that one more output is being fetched, so that nobody starts a second fetch. Raises when the row moved on."""
+    if row["status"] != Status.RUNNING:
+        return  # a late result has no lease: its task has ended, and the sweep asks minutes apart
+    with rt.db.unit_of_work() as uow:
+        if not store.extend(uow, row["id"], row["version"], rt.settings.results.fetch_s + _STORING_S):
+            raise _SupersededError
 
 
 def bring(rt: Runtime, row: Row, items: Sequence[Item]) -> tuple[list[Item], Error | None]:
@@ -120,6 +134,7 @@ def bring(rt: Runtime, row: Row, items: Sequence[Item]) -> tuple[list[Item], Err
         if "stored" in item:
             brought.append(item)
             continue
+        _at_work(rt, row)
         try:
             stored = _bring_one(rt, row, n, str(item["url"]))
         except ProviderError as exc:
@@ -131,6 +146,15 @@ def bring(rt: Runtime, row: Row, items: Sequence[Item]) -> tuple[list[Item], Err
 
 
 def _bring_one(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
+    """Fetch and store one output. Raises ProviderError; trouble of our own disk or store is worth another try, too."""
+    try:
+        return _stored(rt, row, n, url)
+    except (StorageError, OSError) as exc:
+        message = f"The result could not be stored ({type(exc).__name__})."
+        raise ProviderError(FailureKind.RESULT_UNAVAILABLE, message) from exc
+
+
+def _stored(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
     kind = Kind(row["type"])
     output = Output(url=url)
     if url.startswith(_HELD):
@@ -139,10 +163,7 @@ def _bring_one(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
     conf, headers = rt.settings.providers[row["provider"]], rt.providers[row["provider"]].result_headers()
     with rt.gate(row["provider"]), within(left_s), rt.downloads.fetched(conf, output, kind, headers) as got:
         key = result_key(ids.encode("task", row["id"]), n, got.media.extension, row["created_at"])
-        try:
-            rt.storage.put_file(key, got.file, got.media.media_type)
-        except StorageError as exc:  # ours, not the vendor's: worth another try
-            raise ProviderError(FailureKind.RESULT_UNAVAILABLE, "The result could not be stored.") from exc
+        rt.storage.put_file(key, got.file, got.media.media_type)
         return {
             "key": key,
             "media_type": got.media.media_type,
@@ -206,7 +227,19 @@ def finish(rt: Runtime, row: Row, change: Change, items: Sequence[Item], calls: 
             moves.record(uow, row, calls)
         return moved
 
-    return rt.persist(write, left_s)
+    moved = rt.persist(write, left_s)
+    if moved is not None:
+        _let_go(rt, row)
+    return moved
+
+
+def _let_go(rt: Runtime, row: Row) -> None:
+    """Delete what came with the vendor's answer and was held until the end."""
+    urls = [str(item["url"]) for item in row["upstream_outputs"] or ()]
+    held = [url.removeprefix(_HELD) for url in urls if url.startswith(_HELD)]
+    if held:
+        with suppress(StorageError):  # what stays is removed with the task's other leftovers
+            rt.storage.delete(held)
 
 
 def _asset(rt: Runtime, row: Row, n: int, stored: Item) -> dict[str, object]:

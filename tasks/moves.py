@@ -109,12 +109,12 @@ def apply(rt: Runtime, row: Row, version: int, change: Change, calls: Sequence[C
     return moved
 
 
-def wake_next(rt: Runtime, provider: str, kind: Kind) -> None:
-    """Ring whoever may start now that a slot is free."""
+def wake_next(rt: Runtime) -> None:
+    """Ring whoever may start now that a slot is free, of whatever provider and type: they share caps."""
     with rt.db.unit_of_work() as uow:
-        chosen = line.next_in_line(uow, provider, kind, rt.settings)
+        chosen = line.next_up(uow, rt.settings)
     for row in chosen:
-        bell.ring(kind, "submit", row["id"], row["version"], priority=row["priority"])
+        bell.ring(row["type"], "submit", row["id"], row["version"], priority=row["priority"])
 
 
 def hurry_wave(rt: Runtime, provider: str, kind: Kind, within_s: float) -> None:

@@ -28,7 +28,7 @@ def reconcile(rt: Runtime, id_: UUID, version: int) -> None:
         return
     if row["stage"] == Stage.SUBMITTING:
         submitting.find_lost(rt, row)
-    elif row["status"] == Status.TIMEOUT and not row["certain"]:
+    elif row["status"] in (Status.TIMEOUT, Status.FAILED) and not row["certain"]:
         _after_timeout(rt, row)
 
 
@@ -47,6 +47,9 @@ def _after_timeout(rt: Runtime, row: Row) -> None:
                 items, error = fetching.bring(rt, row, plan["upstream_outputs"])  # type: ignore[arg-type]
             calls = [*calls, *more]
             here = [item for item in items if "stored" in item]
+        case Finished(missing=(first, *_)) if not here:  # done, and none of it can be had
+            error = Error(kind=first.kind, message=first.message, upstream_code=first.upstream_code)
+            return _end(rt, row, error, calls)
         case Failed() if not here:
             return _end(rt, row, seen.error, calls)
         case Canceled() if not here:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from models import ids, line, retention
+from models import ids, retention, watch
 from tasks import app
 from tasks.runtime import Runtime, runtime
 
@@ -57,7 +57,7 @@ def run(rt: Runtime) -> Counter[str]:
             break
     with rt.db.unit_of_work() as uow:
         done["calls"] += retention.forget_calls(uow, rt.settings.retention.archive_days, 100 * batch)
-        line.mark(uow, "retention")
+        watch.mark(uow, "retention")
     return +done
 
 

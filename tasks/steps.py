@@ -40,9 +40,11 @@ def cancel(rt: Runtime, id_: UUID, _version: int) -> None:
         if row["stage"] == Stage.GENERATING:
             answer = provider.cancel(moves.job_of(row))
     if answer is CancelAnswer.CONFIRMED and _end_canceled(rt, id_, row["receipt"]):
-        moves.wake_next(rt, row["provider"], Kind(row["type"]))
+        moves.wake_next(rt)
     with rt.db.unit_of_work() as uow:
         moves.record(uow, row, calls)
+        if answer is not CancelAnswer.UNCLEAR:
+            store.answer_cancel(uow, id_)
         if answer is not CancelAnswer.CONFIRMED:
             store.note_late(uow, id_, {"what": f"cancel {answer} by the provider", "stage": row["stage"]})
 

@@ -34,7 +34,7 @@ def submit(rt: Runtime, id_: UUID, version: int) -> None:
         outcome = provider.submit(moves.job_of({**row, "claimed_at": row["now"]}))
         if isinstance(outcome, Uncertain):
             outcome = ask(rt, provider, row, outcome)
-    settle(rt, row, claimed.version, outcome, calls)
+    settle(rt, {**row, "claimed_by": claimed.by}, claimed.version, outcome, calls)
 
 
 def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
@@ -60,7 +60,7 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
         ours = rt.persist(lambda: _renew(rt, id_, version, by, budget), budget)
         if ours is None:
             raise
-        return line.Claimed(row=waiting, version=ours)
+        return line.Claimed(row=waiting, version=ours, by=by)
 
 
 def _defer(rt: Runtime, row: Row, hold_s: float) -> None:
@@ -87,8 +87,11 @@ def budget_s(rt: Runtime, provider: str) -> float:
     conf = rt.settings.providers.get(provider)
     if conf is None:
         return _MARGIN_S
-    repeats = 1 + max(rt.settings.retries.async_submit, rt.settings.retries.sync_submit)
-    return repeats * (conf.connect_s + backoff.RETRY_CAP_S) + conf.submit_read_s + conf.query_read_s + _MARGIN_S
+    retries = rt.settings.retries
+    repeats = 1 + max(retries.async_submit, retries.sync_submit)
+    asking = rt.providers[provider].capabilities.find  # an unclear answer is followed by a question, and its repeats
+    questions = (1 + retries.reads) * (conf.connect_s + conf.query_read_s + backoff.RETRY_CAP_S) if asking else 0.0
+    return repeats * (conf.connect_s + backoff.RETRY_CAP_S) + conf.submit_read_s + questions + _MARGIN_S
 
 
 def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome:
@@ -124,7 +127,7 @@ def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequenc
     else:
         if change.to is Status.PENDING:
             bell.ring(kind, "submit", row["id"], moved, change.wake_in_s or 0, row["priority"])
-        moves.wake_next(rt, row["provider"], kind)
+        moves.wake_next(rt)
 
 
 def _write(rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome, calls: Sequence[Call]) -> int | None:
@@ -134,10 +137,12 @@ def _write(rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome
     """
     with rt.db.unit_of_work() as uow:
         moved = store.apply(uow, row["id"], version, change)
+        there = store.get(uow, row["id"]) if moved is None else None
+        if there is not None and _still_ours(row, there):
+            moved = store.apply(uow, row["id"], there["version"], change)
         if moved is not None:
             moves.record(uow, row, calls)
             return _or_canceled(uow, row["id"], moved, change)
-        there = store.get(uow, row["id"])
         if there is None or not isinstance(outcome, Accepted):
             return None
         if there["receipt"] == outcome.receipt:
@@ -147,6 +152,12 @@ def _write(rt: Runtime, row: Row, version: int, change: Change, outcome: Outcome
         store.adopt_receipt(uow, row["id"], row["attempt"], outcome.receipt)
         store.note_late(uow, row["id"], {"what": "accepted by the vendor after the end", "receipt": outcome.receipt})
     return None
+
+
+def _still_ours(row: Row, there: Row) -> bool:
+    """Whether only the sweep's ring moved the row meanwhile: the claim is still the one whose call this was."""
+    same = there["claimed_by"] is not None and there["claimed_by"] == row["claimed_by"]
+    return same and there["stage"] == Stage.SUBMITTING and there["attempt"] == row["attempt"]
 
 
 def _or_canceled(uow: UnitOfWork, id_: UUID, version: int, change: Change) -> int:

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from models import line, store
+from models import line, store, watch
 from models.db import Row, UnitOfWork
 from models.failures import FailureKind
 from models.fields import Kind
@@ -37,24 +37,23 @@ def sweep_once(rt: Runtime) -> Counter[str]:
     done: Counter[str] = Counter()
     rings: list[Ring] = []
     with rt.db.unit_of_work() as uow:
-        if not line.try_sweep_lock(uow):
+        if not watch.try_sweep_lock(uow):
             return done
-        line.mark(uow, "sweep")
+        watch.mark(uow, "sweep")
         _expire(rt, uow, done)
         _rewake(rt, uow, done, rings)
         _restart_waves(rt, uow, done, rings)
         _reconcile(rt, uow, done, rings)
-        waiting = line.waiting_lines(uow)
+        _cancel(rt, uow, done, rings)
     for ring in rings:
         ring()
-    for row in waiting:
-        moves.wake_next(rt, row["provider"], Kind(row["type"]))
+    moves.wake_next(rt)
     return +done
 
 
 def _expire(rt: Runtime, uow: UnitOfWork, done: Counter[str]) -> None:
     """Past the deadline -> TIMEOUT. A freed slot is given on by the ring of the waiting line at the end."""
-    late = line.past_deadline(uow, rt.settings.sweep.batch)
+    late = watch.past_deadline(uow, rt.settings.sweep.batch)
     error = Error(kind=FailureKind.DEADLINE)
     done["timed_out"] += len(_apply(uow, late, lambda row: moves.timed_out(row, error, Reason.DEADLINE)))
 
@@ -67,7 +66,7 @@ def _apply(uow: UnitOfWork, rows: Sequence[Row], change: Callable[[Row], Change]
 def _rewake(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
     """RUNNING rows whose wake-up was lost: ring again, or give up on one that did not move though rung three times."""
     conf = rt.settings.sweep
-    rows = line.overdue(uow, conf.grace_s, conf.batch)
+    rows = watch.overdue(uow, conf.grace_s, conf.batch)
     stuck = [r for r in rows if r["rings"] >= RINGS and r["untouched_s"] >= conf.stuck_s]
     error = Error(kind=FailureKind.STUCK)
     done["stuck"] += len(_apply(uow, stuck, lambda row: moves.timed_out(row, error, Reason.STUCK)))
@@ -84,12 +83,16 @@ def _rewake(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring])
 
 
 def _rung(row: Row, every_s: int) -> Change:
-    """Rung: it has two sweeps' time to move. A generating row is due at once, or its new round would pass it over."""
+    """Rung: it has two sweeps' time to move, then four, eight ... A generating row is due at once.
+
+    What waits in a long queue is not lost, and each ring makes the one before it stale. A generating row's new round
+    would pass it over.
+    """
     return Change(
         reason=Reason.REWOKEN,
         to=Status.RUNNING,
         fields={"stage": row["stage"], "rings": row["rings"] + 1},
-        wake_in_s=0.0 if row["stage"] == Stage.GENERATING else every_s * 2.0,
+        wake_in_s=0.0 if row["stage"] == Stage.GENERATING else every_s * 2.0 ** (1 + min(row["rings"], 8)),
         detail={"rings": row["rings"] + 1},
     )
 
@@ -107,6 +110,13 @@ def _restart_waves(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list
 
 
 def _reconcile(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
-    for row in line.to_reconcile(uow, rt.settings.retries.reconcile_attempts, rt.settings.sweep.batch):
+    for row in watch.to_reconcile(uow, rt.settings.retries.reconcile_attempts, rt.settings.sweep.batch):
         done["reconciling"] += 1
         rings.append(_ring(row, "reconcile", row["version"]))
+
+
+def _cancel(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
+    """Wishes to cancel that the vendor has not answered: the wake-up was lost, or the answer could not be read."""
+    for row in watch.unanswered_cancels(uow, rt.settings.sweep.grace_s, rt.settings.sweep.batch):
+        done["cancels_rung"] += 1
+        rings.append(_ring(row, "cancel", row["version"]))

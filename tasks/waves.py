@@ -59,6 +59,7 @@ def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int,
         mine = line.claim_wave(uow, provider, kind, version, polling.round_s + conf.query_read_s + _MARGIN_S)
         if mine is None:
             return None
+        ticking = ticking and line.generating(uow, provider, kind) >= adapter.capabilities.list_from
         limit = _EVERYTHING if ticking else polling.batch
         rows = line.due(uow, provider, kind, everything=ticking, limit=limit)
         pacer = Pacer.load(rt, uow, provider, kind, rows)
@@ -115,7 +116,7 @@ def settle(pacer: Pacer, rows: Sequence[Row], seen: Mapping[str, Observation], c
     # next wake-up, and the sweep finds that out only when this round's budget is over.
     moved = rt.persist(write, _MARGIN_S)
     left = [p for p in proposals if p.id in moved and _leaves(p.change)]
-    _follow(rt, provider, kind, left, moved)
+    _follow(rt, kind, left, moved)
     return len(left)
 
 
@@ -134,12 +135,12 @@ def _leaves(change: Change) -> bool:
     return change.to is not Status.RUNNING or change.fields["stage"] == Stage.FETCHING
 
 
-def _follow(rt: Runtime, provider: str, kind: Kind, left: Sequence[store.Proposal], moved: Mapping[UUID, int]) -> None:
+def _follow(rt: Runtime, kind: Kind, left: Sequence[store.Proposal], moved: Mapping[UUID, int]) -> None:
     for proposal in left:
         if proposal.change.to is Status.RUNNING:
             bell.ring(kind, "fetch", proposal.id, moved[proposal.id])
     if any(p.change.to is not Status.RUNNING for p in left):
-        moves.wake_next(rt, provider, kind)
+        moves.wake_next(rt)
 
 
 def _decide(pacer: Pacer, row: Row, seen: Observation) -> Decision:

@@ -19,6 +19,7 @@ from tasks import app, fetching, reconciling, steps, submitting, sweep, waves
 from tasks.runtime import Runtime
 from tests.scripted import Scripted
 
+SIZE = {"width": 512, "height": 512}
 TOML = """
 [providers.wan]
 adapter = "dashscope"
@@ -69,7 +70,7 @@ class World:
                 "id": id_, "user_id": accounts.ensure_user(uow, user), "key_id": None, "type": kind, "order_id": "",
                 "idempotency_key": None, "fingerprint": None, "priority": 1, "model": "picture", "provider": "wan",
                 "provider_model": "wan2.2-t2i-flash", "input": {}, "adjustments": [], "metadata": {},
-                "effective": {"prompt": "a fox", "image_count": count, "seed": 7, "duration_s": 5, "width": 512, "height": 512},
+                "effective": {"prompt": "a fox", "image_count": count, "seed": 7, "duration_s": 5, **SIZE},
                 "deadline_s": deadline_s, "price_micros": 100, "currency": "USD",
             }  # fmt: skip
             store.insert(uow, values, {})

@@ -16,10 +16,10 @@ from models import ids, line, store
 from models.db import UnitOfWork
 from models.failures import FailureKind
 from models.fields import Kind
-from models.lifecycle import Canceled, Error, Finished, Observation, Output, Unknown, Working
+from models.lifecycle import Canceled, Error, Finished, Observation, Output, Reason, Unknown, Working
 from models.settings import Settings
-from providers.port import Job, NotAccepted, Outcome, Uncertain
-from tasks import app, moves, waves
+from providers.port import Job, NotAccepted, Outcome, ProviderError, Uncertain
+from tasks import app, fetching, moves, waves
 from tests.conftest import MakeSettings
 from tests.faults import Proxy
 from tests.scripted import done
@@ -258,3 +258,33 @@ def test_round_under_way_is_not_robbed_of_its_answers_by_the_sweep(world: World)
         version = line.restart_wave(uow, "wan", Kind.IMAGE)
     waves.round_of(world.rt, "wan", Kind.IMAGE, version)
     assert world.row(id_)["stage"] == "fetching"
+
+
+def test_fetch_that_was_held_at_the_gate_spends_no_try_and_ends_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    last = world.rt.settings.retries.fetch_attempts - 1
+    world.sql("update tasks set fetch_tries = :last where id = :id", last=last, id=id_)
+
+    def held(*_: object) -> None:
+        raise ProviderError(FailureKind.HELD, "The provider is failing.")
+
+    monkeypatch.setattr(fetching, "_bring_one", held)
+    row = world.fetch(id_)
+    assert (row["stage"], row["fetch_tries"]) == ("fetching", last)
+    monkeypatch.undo()
+    assert world.fetch(id_)["status"] == "SUCCESS"
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_result_that_could_not_be_fetched_was_paid_for_whatever_kept_it(world: World, kind: FailureKind) -> None:
+    # A certain failure begins anew when its key is repeated, and would be bought again.
+    row = world.row(world.add())
+    missing = {"code": kind, "message": "", "upstream_code": None}
+    items = [{"url": "u", "seed": None, "error": missing}]
+    change = fetching.ending({**row, "missing": []}, items, Error(kind=kind), reason=Reason.FINISHED)
+    assert (change.to, change.fields["certain"], change.fields["risk"]) == ("FAILED", False, True)

@@ -106,6 +106,6 @@ def test_a_slot_is_not_held_by_a_claim_that_died_before_its_commit(db: Database)
 def test_two_at_once_ring_each_waiting_task_once(db: Database) -> None:
     for _ in range(10):
         ids = waiting(db, 6, {"user": "bob"})
-        both = at_once(db, [lambda uow: line.next_in_line(uow, "sim", Kind.IMAGE, factories.settings())] * 2)
+        both = at_once(db, [lambda uow: line.next_up(uow, factories.settings())] * 2)
         rung = [row["id"] for rows in both for row in rows]
         assert sorted(rung) == sorted(ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from models import fairness, line
 from models.db import Database
-from models.fairness import AGEING_S, Room, Waiting
+from models.fairness import AGEING_S, Caps, Waiting
 from models.fields import Kind
 from models.lifecycle import Status
 from tests import factories
@@ -130,7 +131,7 @@ def test_a_users_own_limit_wins_over_the_default(db: Database, limit: int | None
         user_id = factories.add_user(uow, "own", running_limit=limit)
         ids = [factories.add_task(uow, user_id=user_id) for _ in range(4)]
     with db.unit_of_work() as uow:
-        rung = line.next_in_line(uow, "sim", Kind.IMAGE, settings)
+        rung = line.next_up(uow, settings)
     assert len(rung) == claimed
     assert sum(claim(db, i, settings=settings) is not None for i in ids) == claimed
 
@@ -192,45 +193,49 @@ populations = st.tuples(
 
 @limits(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(populations)
-def test_the_order_in_sql_is_the_order_of_fairness(
+def test_whom_the_sql_finds_is_whom_fairness_chooses_among_all(
     db: Database,
     population: tuple[list[dict[str, Any]], list[tuple[str, Kind, str]], dict[str, Any]],
 ) -> None:
     waiting, running, caps = population
+    waiting = sorted(waiting, key=lambda w: -int(w["waited_s"]))
     with pytest.raises(Undo), db.unit_of_work() as uow:  # noqa: PT012  the statement is the test
-        for n, w in enumerate(waiting):
+        for n, w in enumerate(waiting):  # ids rise with the time of acceptance, as UUIDv7 do
             columns = ODD[w["odd"]] | {"id": UUID(int=n + 1), "priority": w["priority"]}
             factories.add_task(uow, user=w["user"], created_at=timedelta(seconds=-w["waited_s"]), **columns)
         for user, kind, provider in running:
             factories.add_task(uow, Status.RUNNING, user, type=kind, provider=provider)
-        rows = line.next_in_line(uow, "sim", Kind.IMAGE, factories.settings(**caps))
+        rows = line.next_up(uow, factories.settings(**caps))
         assert [row["id"].int - 1 for row in rows] == expected(waiting, running, caps)
         raise Undo
 
 
 def expected(waiting: list[dict[str, Any]], running: list[tuple[str, Kind, str]], caps: dict[str, Any]) -> list[int]:
-    """The same by fairness.order."""
-    room = Room(
-        total=len(running),
-        total_cap=caps["total"],
-        of_type=sum(kind is Kind.IMAGE for _, kind, _ in running),
-        type_cap=caps["image"],
-        of_provider=sum(provider == "sim" for _, _, provider in running),
-        provider_cap=caps["providers"]["sim"],
-    )
+    """The same by fairness.choose, over every line."""
     able = [
-        Waiting(key=n, priority=w["priority"], waited_s=w["waited_s"], user=w["user"])
+        Waiting(
+            key=n,
+            priority=w["priority"],
+            waited_s=w["waited_s"],
+            user=w["user"],
+            user_cap=caps["running"],
+            line=("other" if w["odd"] == "elsewhere" else "sim", "video" if w["odd"] == "video" else "image"),
+        )
         for n, w in enumerate(waiting)
-        if not w["odd"]
+        if w["odd"] in ("", "elsewhere", "video")
     ]
-    load = {user: sum(u == user for u, _, _ in running) for user in USERS}
-    return [w.key for w in fairness.order(able, load, caps["running"], room.left())]
+    busy = Counter((provider, str(kind)) for _, kind, provider in running)
+    load = Counter(user for user, _, _ in running)
+    shared = Caps(
+        total=caps["total"], types={"image": caps["image"], "video": caps["video"]}, providers=caps["providers"]
+    )
+    return [w.key for w in fairness.choose(able, busy, load, shared)]
 
 
 def rung(db: Database, settings: Any = OPEN) -> list[UUID]:  # noqa: ANN401  Settings
     """Who is rung now."""
     with db.unit_of_work() as uow:
-        return [row["id"] for row in line.next_in_line(uow, "sim", Kind.IMAGE, settings)]
+        return [row["id"] for row in line.next_up(uow, settings)]
 
 
 def test_a_waiting_task_is_rung_once_within_the_grace(db: Database) -> None:
@@ -248,7 +253,7 @@ def test_a_task_whose_ring_was_lost_is_rung_again_after_the_grace(db: Database) 
 def test_nobody_is_rung_for_a_provider_that_is_not_configured(db: Database) -> None:
     with db.unit_of_work() as uow:
         factories.add_task(uow, provider="gone")
-        assert line.next_in_line(uow, "gone", Kind.IMAGE, OPEN) == []
+        assert line.next_up(uow, OPEN) == []
 
 
 def test_nobody_is_rung_without_room(db: Database) -> None:
@@ -265,5 +270,5 @@ def test_waiting_lines_are_the_providers_and_types_that_somebody_waits_for(db: D
         factories.add_task(uow)
         factories.add_task(uow, type=Kind.VIDEO)
         factories.add_task(uow)
-        lines = {(row["provider"], row["type"]) for row in line.waiting_lines(uow)}
+        lines = set(line.waiting_lines(uow))
     assert lines == {("of-PENDING", "image"), ("sim", "image"), ("sim", "video")}

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from models import line, retention
+from models import line, retention, watch
 from models.db import Database, UnitOfWork
 from models.fields import Kind
 from models.lifecycle import FINAL, Stage, Status
@@ -22,9 +22,9 @@ OPEN = factories.settings()
 def found(uow: UnitOfWork, what: str) -> set[UUID]:
     """The ids that one of the sweep's questions gives."""
     rows = {
-        "late": lambda: line.past_deadline(uow, 10),
-        "overdue": lambda: line.overdue(uow, 10, 10),
-        "reconcile": lambda: line.to_reconcile(uow, 3, 10),
+        "late": lambda: watch.past_deadline(uow, 10),
+        "overdue": lambda: watch.overdue(uow, 10, 10),
+        "reconcile": lambda: watch.to_reconcile(uow, 3, 10),
     }[what]()
     return {row["id"] for row in rows}
 
@@ -98,10 +98,10 @@ def test_a_row_that_somebody_is_changing_is_passed_over(db: Database, what: str)
 
 def test_one_sweep_at_a_time(db: Database) -> None:
     with db.unit_of_work() as first, db.unit_of_work() as second:
-        assert line.try_sweep_lock(first)
-        assert not line.try_sweep_lock(second)
+        assert watch.try_sweep_lock(first)
+        assert not watch.try_sweep_lock(second)
     with db.unit_of_work() as third:
-        assert line.try_sweep_lock(third)
+        assert watch.try_sweep_lock(third)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_keys_are_forgotten_in_bounded_batches(db: Database) -> None:
 
 def test_a_mark_says_when_something_last_ran(db: Database) -> None:
     with db.unit_of_work() as uow:
-        line.mark(uow, "sweep")
+        watch.mark(uow, "sweep")
         uow.execute("update marks set at = at - interval '1 day'")
-        line.mark(uow, "sweep")
+        watch.mark(uow, "sweep")
         assert uow.scalar("select at = now() from marks where name = 'sweep'")
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from uuid import UUID
 
 import pytest
 
-from models import ids, store
+from models import ids
 from models.failures import FailureKind
 from models.fields import Kind
 from models.lifecycle import Canceled, Error, Failed, Finished, Missing, Output, Unknown, Unreadable, Working
 from providers.port import Accepted, CancelAnswer, FindAnswer, Job, NotAccepted, Outcome, Refused, Uncertain
-from tasks import moves
 from tests.conftest import MakeSettings
 from tests.scripted import done, png
 from tests.world import TOML, World
@@ -383,45 +381,3 @@ def test_calls_of_a_scripted_provider_leave_no_line(world: World) -> None:
     id_ = world.add()
     world.submit(id_)
     assert world.calls(id_) == []
-
-
-def _in_doubt(world: World) -> UUID:
-    """A waiting task whose first submit may have been taken, by a vendor that honours our reference."""
-    id_ = world.add()
-    world.provider.can(honours_reference=True)
-    world.provider.on_submit = lambda _: Uncertain(error=LOST)
-    assert world.submit(id_)["status"] == "PENDING"
-    world.sql("update tasks set wake_at = now()")
-    return id_
-
-
-def test_doubt_outlives_a_refusal_of_the_repeat(world: World) -> None:
-    id_ = _in_doubt(world)
-    world.provider.on_submit = lambda _: Refused(error=Error(kind=FailureKind.INVALID_PARAMETER))
-    row = world.submit(id_)
-    assert (row["error_code"], row["certain"], row["risk"]) == ("submit_unconfirmed", False, True)
-
-
-def test_doubt_outlives_a_busy_repeat(world: World) -> None:
-    id_ = _in_doubt(world)
-    world.provider.on_submit = lambda _: NotAccepted(error=Error(kind=FailureKind.RATE_LIMITED))
-    row = world.submit(id_)
-    assert (row["status"], row["risk"], row["upstream_call_count"]) == ("PENDING", True, 1)
-    world.sql("update tasks set deadline_at = now() - interval '1 second'")
-    world.sweep()
-    assert (world.row(id_)["status"], world.row(id_)["certain"]) == ("TIMEOUT", False)
-
-
-def test_doubt_outlives_a_cancel(world: World) -> None:
-    id_ = _in_doubt(world)
-    with world.rt.db.unit_of_work() as uow:
-        row = world.row(id_)
-        store.apply(uow, id_, row["version"], moves.canceled(row))
-    assert (world.row(id_)["certain"], world.row(id_)["risk"]) == (False, True)
-
-
-def test_doubt_ends_when_the_vendor_says_that_it_has_nothing(world: World) -> None:
-    id_ = _in_doubt(world)
-    world.provider.can(honours_reference=True, find=True)
-    world.provider.on_find = lambda _: FindAnswer.ABSENT
-    assert world.submit(id_)["risk"] is False

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from models import backoff, line, store
+from models import backoff, line, store, watch
 from models.db import Database, Row, UnitOfWork
 from models.failures import FailureKind
 from models.lifecycle import (
@@ -321,7 +321,7 @@ class Tasks(RuleBasedStateMachine):
         """The sweep ends what is late, once."""
         with self.db.unit_of_work() as uow:
             uow.execute("update tasks set deadline_at = now() - interval '1 s' where id = :id", id=id_)
-            late = line.past_deadline(uow, 10)
+            late = watch.past_deadline(uow, 10)
             proposals = [
                 store.Proposal(id=row["id"], version=row["version"], change=timed_out(row, Reason.DEADLINE))
                 for row in late

@@ -7,10 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from models import ids, line
+from models import ids, store, watch
 from models.failures import FailureKind
 from models.fields import Kind
 from models.lifecycle import Error, Failed, Unknown, Working
+from providers.port import CancelAnswer
 from tests.conftest import MakeSettings
 from tests.scripted import done
 from tests.world import TOML, World
@@ -170,7 +171,7 @@ def test_second_sweep_of_the_moment_does_nothing(world: World) -> None:
     id_ = world.add()
     _past_deadline(world, id_)
     with world.rt.db.unit_of_work() as uow:
-        assert line.try_sweep_lock(uow)
+        assert watch.try_sweep_lock(uow)
         assert world.sweep() == {}
     assert world.sweep()["timed_out"] == 1
 
@@ -202,3 +203,68 @@ def test_sweep_counts_video_and_image_lines_apart(world: World) -> None:
     world.sql("update tasks set rung_at = null")
     world.sweep()
     assert len(world.messages()) == 2
+
+
+def test_cancel_whose_wake_up_was_lost_is_asked_again_until_it_is_answered(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    with world.rt.db.unit_of_work() as uow:
+        assert store.request_cancel(uow, id_)
+    assert "cancels_rung" not in world.sweep(), "it is young"
+    world.sql("update tasks set cancel_requested_at = now() - interval '1 minute'")
+    assert world.sweep()["cancels_rung"] == 1
+    world.provider.on_cancel = lambda _: CancelAnswer.UNCLEAR
+    world.cancel(id_)
+    assert world.sweep()["cancels_rung"] == 1
+    world.provider.on_cancel = lambda _: CancelAnswer.REFUSED
+    world.cancel(id_)
+    assert "cancels_rung" not in world.sweep()
+
+
+def test_wish_to_cancel_what_does_not_run_is_not_noted(world: World) -> None:
+    id_ = world.add()
+    with world.rt.db.unit_of_work() as uow:
+        assert not store.request_cancel(uow, id_)
+    assert world.row(id_)["cancel_requested_at"] is None
+
+
+def test_fetch_that_nobody_began_is_looked_at_within_a_minute(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    row = world.row(id_)
+    latest_s = (row["wake_at"] - row["now"]).total_seconds() + world.rt.settings.sweep.grace_s
+    assert latest_s + world.rt.settings.sweep.every_s <= 60
+
+
+def test_fetch_under_way_is_not_begun_a_second_time(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    world.sql("update tasks set wake_at = now() - interval '1 minute'")
+    put_file, seen = world.rt.storage.put_file, []
+
+    def slow_store(*args: object) -> object:
+        seen.append(world.sweep())
+        return put_file(*args)  # type: ignore[arg-type]  # passed through
+
+    world.rt.storage.put_file = slow_store  # type: ignore[method-assign,assignment]  # a store that takes its time
+    assert world.fetch(id_)["status"] == "SUCCESS"
+    assert seen == [{}]
+
+
+def test_line_that_shares_a_cap_is_not_starved_by_another(make_settings: MakeSettings) -> None:
+    world = World.build(make_settings(TOML.replace("max_in_flight = 100", "max_in_flight = 1")))
+    world.provider.on_observe = lambda _: done()
+    first = world.add()
+    world.submit(first)
+    video = world.add(kind=Kind.VIDEO)
+    world.sql("update tasks set priority = 0, created_at = now() - interval '20 minutes' where id = :id", id=video)
+    later = [world.add() for _ in range(3)]
+    world.sql("update tasks set rung_at = null where status = 'PENDING'")
+    world.poll()
+    world.fetch(first)
+    assert f"{ids.encode('task', video)}.1" in world.messages()
+    assert all(f"{ids.encode('task', id_)}.1" not in world.messages() for id_ in later)

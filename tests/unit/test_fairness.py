@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.fairness import AGEING_S, Room, Waiting, effective_priority, order
+from models.fairness import AGEING_S, Caps, Room, Waiting, choose, effective_priority, room_of
 
 FEW = settings(max_examples=40)
 ROOMY = Room(total=0, total_cap=10, of_type=0, type_cap=10, of_provider=0, provider_cap=10, of_user=0, user_cap=10)
@@ -20,6 +21,8 @@ waitings = st.lists(
         priority=st.integers(0, 2),
         waited_s=st.floats(0, 4 * AGEING_S),
         user=users,
+        user_cap=st.just(0),
+        line=st.just(("wan", "image")),
     ),
     max_size=12,
     unique_by=lambda w: w.key,
@@ -30,7 +33,14 @@ counts = st.integers(0, 30)
 
 def waiting(key: int, user: str = "a", priority: int = 1, waited_s: float = 0) -> Waiting:
     """One who waits."""
-    return Waiting(key=key, user=user, priority=priority, waited_s=waited_s)
+    return Waiting(key=key, user=user, priority=priority, waited_s=waited_s, user_cap=0, line=("wan", "image"))
+
+
+def order(line: list[Waiting], running: dict[str, int], user_cap: int, room: int) -> list[Waiting]:
+    """Who starts of a single line with so much room."""
+    caps = Caps(total=room, types={"image": room}, providers={"wan": room})
+    chosen = choose([replace(w, user_cap=user_cap) for w in line], {}, running, caps)
+    return [next(w for w in line if w.key == one.key) for one in chosen]
 
 
 @FEW
@@ -114,3 +124,51 @@ def test_a_user_with_many_waiting_takes_turns_with_the_others() -> None:
 
 def test_a_user_at_the_cap_is_passed_over() -> None:
     assert [w.key for w in order([waiting(1, "a"), waiting(2, "b")], {"a": 3}, 3, 9)] == [2]
+
+
+LINES = [("wan", "image"), ("wan", "video"), ("ark", "image")]
+MIXED = st.lists(
+    st.builds(
+        Waiting,
+        key=st.integers(),
+        priority=st.integers(0, 2),
+        waited_s=st.floats(0, 4 * AGEING_S),
+        user=users,
+        user_cap=st.integers(0, 4),
+        line=st.sampled_from(LINES),
+    ),
+    max_size=14,
+    unique_by=lambda w: w.key,
+)
+CAPS = st.builds(
+    Caps,
+    total=st.integers(0, 8),
+    types=st.fixed_dictionaries({"image": st.integers(0, 6), "video": st.integers(0, 6)}),
+    providers=st.fixed_dictionaries({"wan": st.integers(0, 6), "ark": st.integers(0, 6)}),
+)
+
+
+@FEW
+@given(MIXED, st.dictionaries(st.sampled_from(LINES), st.integers(0, 4)), CAPS)
+def test_lines_that_share_a_cap_never_pass_it_together(
+    waiting_: list[Waiting], running: dict[tuple[str, str], int], caps: Caps
+) -> None:
+    chosen = choose(waiting_, running, {}, caps)
+    after = Counter(running) + Counter(w.line for w in chosen)
+    if chosen:
+        assert sum(after.values()) <= caps.total
+    for line in {w.line for w in chosen}:
+        assert room_of(line, after, caps) >= 0
+        assert sum(n for (p, _), n in after.items() if p == line[0]) <= caps.providers[line[0]]
+        assert sum(n for (_, t), n in after.items() if t == line[1]) <= caps.types[line[1]]
+
+
+def test_old_task_of_another_line_goes_before_new_ones_of_this() -> None:
+    old = Waiting(key=1, priority=0, waited_s=1200, user="v", user_cap=3, line=("wan", "video"))
+    many = [Waiting(key=n, priority=1, waited_s=1, user="i", user_cap=9, line=("wan", "image")) for n in range(2, 40)]
+    caps = Caps(total=9, types={"image": 9, "video": 9}, providers={"wan": 1})
+    assert [w.key for w in choose([*many, old], {}, {}, caps)] == [1]
+
+
+def test_unknown_provider_has_no_room() -> None:
+    assert room_of(("gone", "image"), {}, Caps(total=9, types={"image": 9}, providers={})) == 0

@@ -99,6 +99,7 @@ CREATE TABLE tasks (
     rung_at TIMESTAMP WITH TIME ZONE,
     deadline_at TIMESTAMP WITH TIME ZONE NOT NULL,
     cancel_requested_at TIMESTAMP WITH TIME ZONE,
+    cancel_answered_at TIMESTAMP WITH TIME ZONE,
     rings SMALLINT DEFAULT '0' NOT NULL,
     receipt TEXT,
     claimed_at TIMESTAMP WITH TIME ZONE,
@@ -161,7 +162,7 @@ CREATE INDEX tasks_running_idx ON tasks (provider, type) WHERE status = 'RUNNING
 
 CREATE INDEX tasks_user_idx ON tasks (user_id, id);
 
-CREATE INDEX tasks_waiting_idx ON tasks (provider, type, priority, id) WHERE status = 'PENDING';
+CREATE INDEX tasks_waiting_idx ON tasks (provider, type, user_id, priority, id) WHERE status = 'PENDING';
 
 CREATE INDEX tasks_wake_idx ON tasks (wake_at) WHERE wake_at is not null;
 
