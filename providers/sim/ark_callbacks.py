@@ -157,10 +157,11 @@ class Callbacks:
 def _is_loopback(url: str) -> bool:
     try:
         parts = urlsplit(url)
+        usable = parts.scheme == "http" and parts.port != 0
         near = parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
-        return parts.scheme == "http" and parts.port != 0 and near
     except ValueError:
         return False
+    return usable and near
 
 
 def _posted(url: str, body: Mapping[str, object]) -> bool:
