@@ -159,7 +159,11 @@ def _again(caller: Caller, key: Key, row: Row) -> Answer:
 
 
 def _restart(caller: Caller, key: Key, row: Row) -> Answer:
-    """Begin a task anew whose failure is certain. Whoever comes second finds it begun and replays it."""
+    """Begin a task anew whose failure is certain. Whoever comes second finds it begun and replays it.
+
+    It counts against the rate, as a first request does: each is one more call to a vendor.
+    """
+    limits.spend(caller)
     change = Change(
         reason=Reason.RESTARTED,
         to=Status.PENDING,

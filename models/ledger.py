@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from models.db import UnitOfWork
+from models.db import UnitOfWork, as_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,5 +37,5 @@ def record_calls(uow: UnitOfWork, lines: Sequence[CallLine]) -> None:
              from jsonb_to_recordset(cast(:rows as jsonb)) as w(
                   task_ids jsonb, provider text, operation text, started_at_s double precision, ms int, verdict text,
                   http_status smallint, request_id text, error text)""",
-        rows=json.dumps(rows),
+        rows=as_json(rows),
     )

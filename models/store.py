@@ -9,12 +9,11 @@ May not: call a vendor, read a clock (the database's `now()` is the clock), or k
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from models.db import Row, UnitOfWork
+from models.db import Row, UnitOfWork, as_json
 from models.lifecycle import FINAL, TRANSITIONS, Change, Guard, Status
 
 # Columns a Change may set. What is not here is either derived below or never changes after the insert.
@@ -97,7 +96,7 @@ def apply_all(uow: UnitOfWork, proposals: Sequence[Proposal]) -> dict[UUID, int]
     """
     if not proposals:
         return {}
-    changes = json.dumps([_wire(p) for p in sorted(proposals, key=lambda p: p.id.int)])
+    changes = as_json([_wire(p) for p in sorted(proposals, key=lambda p: p.id.int)])
     return {row["id"]: row["version"] for row in uow.all(_APPLY, changes=changes)}
 
 
@@ -154,7 +153,7 @@ def touch(uow: UnitOfWork, touches: Sequence[Touch]) -> None:
     """Note polls without news in one statement. Rows that moved meanwhile are left alone."""
     if touches:
         rows = sorted(touches, key=lambda t: t.id.int)
-        uow.execute(_TOUCH, touches=json.dumps([{**vars(t), "id": str(t.id)} for t in rows]))
+        uow.execute(_TOUCH, touches=as_json([{**vars(t), "id": str(t.id)} for t in rows]))
 
 
 def note_late(uow: UnitOfWork, id_: UUID, detail: Mapping[str, object]) -> None:
@@ -164,7 +163,7 @@ def note_late(uow: UnitOfWork, id_: UUID, detail: Mapping[str, object]) -> None:
            select id, version, attempt, 'late', status, status, stage, cast(:detail as jsonb)
              from tasks where id = :id""",
         id=id_,
-        detail=json.dumps(dict(detail)),
+        detail=as_json(dict(detail)),
     )
 
 
@@ -194,8 +193,8 @@ def insert(uow: UnitOfWork, values: Mapping[str, object], detail: Mapping[str, o
     `values` holds every column of _INSERT_COLUMNS; `detail` says why this provider. Waits for a concurrent twin with
     the same key to commit or roll back.
     """
-    bound = {c: json.dumps(values[c]) if c in _JSON_COLUMNS else values[c] for c in _INSERT_COLUMNS}
-    return uow.one(_INSERT, **bound, detail=json.dumps(dict(detail))) is not None
+    bound = {c: as_json(values[c]) if c in _JSON_COLUMNS else values[c] for c in _INSERT_COLUMNS}
+    return uow.one(_INSERT, **bound, detail=as_json(dict(detail))) is not None
 
 
 def get(uow: UnitOfWork, id_: UUID) -> Row | None:

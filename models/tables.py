@@ -172,7 +172,17 @@ tasks = Table(
     Index("tasks_deadline_idx", "deadline_at", postgresql_where=text("status in ('PENDING', 'RUNNING')")),
     Index("tasks_user_idx", "user_id", "id"),
     Index("tasks_finished_idx", "finished_at", postgresql_where=text("finished_at is not null")),
-    Index("tasks_key_age_idx", "finished_at", postgresql_where=text("idempotency_key is not null")),
+    # one for each lifetime of a key, so that what is kept longest is not walked through for what goes first
+    Index(
+        "tasks_key_success_idx",
+        "finished_at",
+        postgresql_where=text("idempotency_key is not null and status = 'SUCCESS'"),
+    ),
+    Index(
+        "tasks_key_ended_idx",
+        "finished_at",
+        postgresql_where=text("idempotency_key is not null and status <> 'SUCCESS'"),
+    ),
     Index("tasks_risk_idx", "id", postgresql_where=text("risk")),
 )
 

@@ -271,6 +271,7 @@ class DashScope:
             cancel=True,  # of what is still PENDING there
             find=False,  # no caller's tag is in the list [docs]
             list_call=settings.list_call,
+            list_from=_LIST_FROM,
         )
         self._polling, self._secrets = polling, (key,)
         base_url = settings.base_url.rstrip("/").removesuffix(_API)

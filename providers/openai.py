@@ -64,6 +64,7 @@ class OpenAI:
             cancel=False,
             find=False,
             list_call=settings.list_call,
+            list_from=_LIST_FROM,
             synchronous=SYNCHRONOUS,
         )
         self._polling, self._secrets = polling, (key,)

@@ -86,7 +86,7 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
     except _SupersededError:
         return
     left = rt.settings.retries.fetch_attempts - row["fetch_tries"] - 1
-    if error is not None and FAILURES[error.kind].retryable and left > 0:
+    if error is not None and (FAILURES[error.kind].waits or (FAILURES[error.kind].retryable and left > 0)):
         wait_s = backoff.countdown(row["fetch_tries"], _RETRY, rt.jitter())
         moved = moves.apply(rt, row, version, _later(row, items, error, wait_s), calls)
         if moved is not None:
@@ -104,7 +104,7 @@ def _later(row: Row, items: Sequence[Item], error: Error, wait_s: float) -> Chan
         fields={
             "stage": Stage.FETCHING,
             "upstream_outputs": list(items),
-            "fetch_tries": row["fetch_tries"] + (error.kind is not FailureKind.HELD),
+            "fetch_tries": row["fetch_tries"] + (not FAILURES[error.kind].waits),
             "last_error": error.message or FAILURES[error.kind].message,
             "rings": 0,
         },
@@ -182,7 +182,9 @@ def ending(row: Row, items: Sequence[Item], error: Error | None, *, reason: Reas
     if not outputs:
         lost = error or Error(kind=FailureKind.RESULT_MISSING)
         change = moves.failed(lost, reason=Reason.REFUSED if reason is Reason.FINISHED else reason)
-        return Change(**{**vars(change), "fields": {**change.fields, "upstream_outputs": None}})
+        # The vendor has made it and bills it, whatever kept it from us: never to be bought again by a repeated key.
+        lost_fields = {**change.fields, "upstream_outputs": None, "certain": False, "risk": True}
+        return Change(**{**vars(change), "fields": lost_fields})
     kind, effective = Kind(row["type"]), row["effective"]
     asked = effective.get("image_count", 1) if kind is Kind.IMAGE else 1
     return Change(

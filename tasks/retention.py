@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from tasks.runtime import Runtime, runtime
 
 log = logging.getLogger("weir.retention")
 
-BATCHES = 200  # of each kind in one run; the rest waits for the next
+RUN_S = 30.0  # of one run: the sweep shares its workers
 _A_DAY_S = 86_400.0
 
 
@@ -30,6 +31,8 @@ def retain() -> None:
     rt = runtime()
     if due(rt, datetime.now(UTC)):
         done = run(rt)
+        if done["tasks"] or done["results"]:
+            retain.apply_async(queue="default", countdown=30, expires=3600)  # there may be more
         log.info("retention: %s", ", ".join(f"{what} {n}" for what, n in sorted(done.items())) or "nothing to do")
 
 
@@ -47,7 +50,8 @@ def run(rt: Runtime) -> Counter[str]:
     """How many of each thing were removed. Two runs at once do the same work twice and harm nothing."""
     done: Counter[str] = Counter()
     batch = rt.settings.sweep.batch
-    for _ in range(BATCHES):
+    until = time.monotonic() + RUN_S
+    while time.monotonic() < until:
         before = done.total()
         done["results"] += _results(rt, batch)
         with rt.db.unit_of_work() as uow:
@@ -56,7 +60,8 @@ def run(rt: Runtime) -> Counter[str]:
         if done.total() == before:
             break
     with rt.db.unit_of_work() as uow:
-        done["calls"] += retention.forget_calls(uow, rt.settings.retention.archive_days, 100 * batch)
+        # two days later than their tasks, whose archive lines hold them
+        done["calls"] += retention.forget_calls(uow, rt.settings.retention.archive_days + 2, 100 * batch)
         watch.mark(uow, "retention")
     return +done
 

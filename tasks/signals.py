@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from celery.signals import setup_logging, worker_ready
 
+from models.settings import Settings
 from tasks import app
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -14,7 +16,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @setup_logging.connect(weak=False)
 def _logging(**_: object) -> None:
     """Our format; and Celery's own lines without arguments, so that nothing of a task can leak through them."""
-    logging.basicConfig(level=logging.INFO, format=_FORMAT)
+    logging.basicConfig(level=Settings.load(os.environ).env.log_level, format=_FORMAT)
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
 
 

@@ -150,7 +150,9 @@ CREATE INDEX tasks_deadline_idx ON tasks (deadline_at) WHERE status in ('PENDING
 
 CREATE INDEX tasks_finished_idx ON tasks (finished_at) WHERE finished_at is not null;
 
-CREATE INDEX tasks_key_age_idx ON tasks (finished_at) WHERE idempotency_key is not null;
+CREATE INDEX tasks_key_ended_idx ON tasks (finished_at) WHERE idempotency_key is not null and status <> 'SUCCESS';
+
+CREATE INDEX tasks_key_success_idx ON tasks (finished_at) WHERE idempotency_key is not null and status = 'SUCCESS';
 
 CREATE INDEX tasks_live_user_idx ON tasks (user_id) WHERE status in ('PENDING', 'RUNNING');
 
