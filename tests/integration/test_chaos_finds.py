@@ -285,6 +285,6 @@ def test_result_that_could_not_be_fetched_was_paid_for_whatever_kept_it(world: W
     # A certain failure begins anew when its key is repeated, and would be bought again.
     row = world.row(world.add())
     missing = {"code": kind, "message": "", "upstream_code": None}
-    items = [{"url": "u", "seed": None, "error": missing}]
+    items: list[fetching.Item] = [{"url": "u", "seed": None, "error": missing}]
     change = fetching.ending({**row, "missing": []}, items, Error(kind=kind), reason=Reason.FINISHED)
     assert (change.to, change.fields["certain"], change.fields["risk"]) == ("FAILED", False, True)
