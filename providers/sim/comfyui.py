@@ -144,7 +144,7 @@ class _Server:
 
     def _live(self) -> list[Entry]:
         with self.machine.lock:
-            return [*([self.machine.running] if self.machine.running else []), *self.machine.pending]
+            return [*([self.machine.running] if self.machine.running else []), *self.machine.waiting()]
 
     def _hidden(self, told: list[Entry], fault: Fault) -> list[Entry]:
         """The jobs that a fault takes out of this answer. What it makes of them stands where states are told."""

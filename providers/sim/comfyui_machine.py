@@ -8,6 +8,7 @@ restarted; a node that was run with the same inputs before is not run again, and
 from __future__ import annotations
 
 import hashlib
+import heapq
 import itertools
 import json
 import math
@@ -18,12 +19,14 @@ from dataclasses import dataclass, field
 
 from providers.sim.comfyui_files import Disk, Made, OutsideError
 from providers.sim.comfyui_nodes import CLASSES
-from providers.sim.comfyui_orders import NAME, inputs_of, source_of, upstream
+from providers.sim.comfyui_orders import NAME, in_order, inputs_of, source_of
 from providers.sim.comfyui_validation import Graph
 from providers.sim.ledger import Job, now_s
 from providers.sim.world import World
 
 HISTORY_MAX = 10_001
+STEP_S = 0.03
+"""Seconds until a running job looks whether it is to stop: between two steps of its sampler."""
 _REMEMBERED_NODES = 100_000
 _MEMORY_BYTES = 2**34
 _PICTURE_HEADS = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF")
@@ -57,6 +60,8 @@ class Entry:
     status: str = ""
     """`success`, `error` or a word that a fault asks for; empty until it has ended."""
     executed: list[str] = field(default_factory=list)
+    stops_at: float = math.inf
+    """When an interrupt will have reached it."""
 
     def say(self, word: str, at_s: float, **more: object) -> None:
         """Append a message of the run."""
@@ -81,6 +86,7 @@ class Machine:
     def next_number(self) -> int:
         """Return the place of a prompt that asks for none."""
         with self.lock:
+            self.work()  # a restart begins anew
             self._numbers += 1
             return self._numbers - 1
 
@@ -102,11 +108,11 @@ class Machine:
             now = now_s()
             while True:
                 if self.running is not None:
-                    if self.running.job.ends_at > now:
+                    ended = self.running
+                    if min(ended.job.ends_at, ended.stops_at) > now:
                         return
-                    ended, self.running = self.running, None
-                    self._free_at = ended.job.ends_at
-                    self._end(ended)
+                    self.running = None
+                    self._end(ended) if ended.stops_at > now else self._interrupted(ended)
                 ready = [one for one in self.pending if one.job.fault.stuck != "PENDING"]
                 if not ready:
                     return
@@ -126,21 +132,31 @@ class Machine:
             return False
 
     def interrupt(self, prompt_id: str | None) -> bool:
-        """Stop what runs, if it has this id (None: whatever it is); return whether something was stopped."""
+        """Tell what runs to stop, if it has this id (None: whatever it is); return whether something was told."""
         with self.lock:
             self.work()
             entry = self.running
             if entry is None or prompt_id not in (None, entry.prompt_id):
                 return False
-            now = now_s()
-            self._world.ledger.cancel(entry.job, running=True)
-            self.running, self._free_at = None, now
-            node = next(iter(upstream(entry.graph, *entry.targets)))
-            kind = entry.graph[node]["class_type"]
-            entry.say("execution_interrupted", now, node_id=node, node_type=kind, executed=list(entry.executed))
-            self._record(entry, "error", now)
-            self.work()
+            at_s = now_s() + STEP_S
+            if at_s < min(entry.stops_at, entry.job.ends_at):
+                self._world.ledger.cancel(entry.job, running=True)
+                entry.stops_at = at_s
             return True
+
+    def _interrupted(self, entry: Entry) -> None:
+        self._free_at = entry.stops_at
+        node = in_order(entry.graph, entry.targets)[-1]
+        kind, done = entry.graph[node]["class_type"], list(entry.executed)
+        entry.say("execution_interrupted", entry.stops_at, node_id=node, node_type=kind, executed=done)
+        self._record(entry, "error", entry.stops_at)
+
+    def waiting(self) -> list[Entry]:
+        """Return the queue as it lies in memory: a heap, the next one first and the others in no order to rely on."""
+        heap: list[tuple[float, str, int]] = []
+        for place, one in enumerate(self.pending):
+            heapq.heappush(heap, (one.number, one.prompt_id, place))
+        return [self.pending[place] for _, _, place in heap]
 
     def find(self, prompt_id: str) -> Entry | None:
         """Return the newest entry of an id in the history, running or waiting: history wins, as with the real one."""
@@ -152,6 +168,9 @@ class Machine:
 
     def _notice_restart(self) -> None:
         """Everything but the files in output and input is gone with the jobs the ledger hides."""
+        one = next(iter(self.disk.made.values()), None)
+        if one is not None and self._world.ledger.for_file(one.job.id) is None:
+            self.disk = Disk()  # no restart but a new beginning
         live = [*([self.running] if self.running else []), *self.pending]
         first = min(
             [*live, *itertools.islice(self.history.values(), 1)], key=lambda one: one.job.created_at, default=None
@@ -174,22 +193,22 @@ class Machine:
     def _start(self, entry: Entry, at_s: float) -> None:
         self.pending.remove(entry)
         self.running = entry
-        cached = [
-            one for one in upstream(entry.graph, *entry.targets) if self._signature(entry.graph, one) in self._cache
-        ]
+        nodes = in_order(entry.graph, entry.targets)
+        signatures = _signatures(entry.graph, nodes)
+        cached = [one for one in nodes if signatures[one] in self._cache]
         entry.executed = []
         entry.say("execution_start", at_s)
         entry.messages.append(
             ("execution_cached", {"nodes": cached, "prompt_id": entry.prompt_id, "timestamp": int(at_s * 1000)})
         )
         # What samples is in the cache: saving takes no time.
-        work = [one for one in upstream(entry.graph, *entry.targets) if one not in cached and one not in entry.targets]
+        work = [one for one in nodes if one not in cached and one not in entry.targets]
         stuck = entry.job.fault.stuck == "RUNNING"
         takes = math.inf if stuck else entry.takes_s if work or entry.job.fault.slow_s else 0.0
         self._world.ledger.move(entry.job, at_s, at_s + takes)
 
     def _end(self, entry: Entry) -> None:
-        at_s = entry.job.ends_at
+        self._free_at = at_s = entry.job.ends_at
         try:
             self._run(entry)
         except NodeError as error:
@@ -221,8 +240,7 @@ class Machine:
 
     def _run(self, entry: Entry) -> None:
         """Run every node that is not cached, feeders first. Raises NodeError."""
-        for node_id in reversed(list(upstream(entry.graph, *entry.targets))):
-            signature = self._signature(entry.graph, node_id)
+        for node_id, signature in _signatures(entry.graph, in_order(entry.graph, entry.targets)).items():
             known = self._cache.get(signature)
             if known is None:
                 known = self._run_node(entry, node_id)
@@ -269,25 +287,26 @@ class Machine:
         if node["class_type"] == "LoadImage":
             found = self.disk.input_of(str(inputs.get("image")))
             if isinstance(found, bytes) and not found.startswith(_PICTURE_HEADS):
-                raise NodeError(node_id, "UnidentifiedImageError", "cannot identify image file")
+                raise NodeError(node_id, "av.error.InvalidDataError", "Invalid data found when processing input")
         sides = [value for name in ("width", "height", "batch_size") if isinstance(value := inputs.get(name), int)]
         needed = math.prod(sides) * 12
         if len(sides) > 1 and needed > _MEMORY_BYTES:
             words = f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {needed} bytes."
             raise NodeError(node_id, "RuntimeError", words)
 
-    def _signature(self, graph: Graph, node_id: str) -> str:
-        """The same for a node of the same class with the same inputs all the way up."""
-        node = graph[node_id]
-        told = {
-            name: [self._signature(graph, source), value[1]]  # type: ignore[index]  # a link
-            if (source := source_of(value)) is not None
-            else value
-            for name, value in inputs_of(node).items()
-        }
-        # A picture of temp has a new name in every run.
-        text = json.dumps([node["class_type"], told], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+
+def _signatures(graph: Graph, nodes: list[str]) -> dict[str, str]:
+    """A text for each of `nodes` (feeders first): the same for the same class with the same inputs all the way up."""
+    found: dict[str, str] = {}
+    for node_id in nodes:
+        told: dict[str, object] = {}
+        for name, value in inputs_of(graph[node_id]).items():
+            source = source_of(value)
+            # Which node it comes from does not matter, what that one does and which output it is does.
+            told[name] = [found[source], value[1]] if source in found and isinstance(value, list) else value
+        text = json.dumps([graph[node_id]["class_type"], told], sort_keys=True)
+        found[node_id] = hashlib.sha256(text.encode()).hexdigest()
+    return found
 
 
 def new_id(chosen: object, *, any_text: bool) -> str | None:

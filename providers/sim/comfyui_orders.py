@@ -45,6 +45,24 @@ def upstream(graph: Graph, *starts: str) -> Iterator[str]:
                 waiting.append(source)
 
 
+def in_order(graph: Graph, starts: list[str]) -> list[str]:
+    """Return these nodes and all that feeds them in an order they can run in: feeders first, each once."""
+    done: dict[str, None] = {}
+
+    def visit(node_id: str) -> None:
+        if node_id in done or node_id not in graph:
+            return
+        for value in inputs_of(graph[node_id]).values():
+            source = source_of(value)
+            if source is not None:
+                visit(source)
+        done[node_id] = None
+
+    for start in starts:
+        visit(start)
+    return list(done)
+
+
 def words_of(graph: object) -> tuple[str, str]:
     """Return the prompt and the model of whatever was sent as a graph, '' for what it has not."""
     if not isinstance(graph, dict) or not all(isinstance(node, dict) for node in graph.values()):

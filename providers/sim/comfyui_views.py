@@ -97,6 +97,7 @@ class Files:
         if folder not in FOLDERS:
             return trouble()
         again = request.form.get("overwrite", "") in ("true", "1")
+        self._machine.work()
         try:
             with self._machine.lock:
                 name = self._machine.disk.upload(folder, subfolder, image.filename, image.read(), overwrite=again)
