@@ -106,7 +106,7 @@ def image_order(sent: Sent, account: str, *, edit: bool) -> Order:
     if sent.fields.get("stream") in (True, "true"):
         raise _invalid("unsupported_value", "The simulator does not stream.", "stream")
     quality = sent.text("quality") or "auto"
-    _check_one_of("quality", quality, _QUALITIES if model.startswith("gpt-image-2-") or own else _FINER)
+    _check_one_of("quality", quality, _FINER if "." in model or own else _QUALITIES)
     kind = sent.text("output_format") or "png"
     _check_one_of("output_format", kind, _FORMATS)
     width, height = _image_size(sent.text("size") or "auto", own=own)
