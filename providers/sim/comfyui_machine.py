@@ -25,6 +25,7 @@ from providers.sim.ledger import Job, now_s
 from providers.sim.world import World
 
 HISTORY_MAX = 10_001
+"""Entries that are kept; the oldest goes first, without a word."""
 STEP_S = 0.03
 """Seconds until a running job looks whether it is to stop: between two steps of its sampler."""
 _REMEMBERED_NODES = 100_000
@@ -71,9 +72,9 @@ class Entry:
 class Machine:
     """The server. Safe under threads: `with machine.lock` around what belongs together; each method takes it too."""
 
-    def __init__(self, world: World, *, history_max: int = HISTORY_MAX) -> None:
-        """Start with nothing; `history_max` entries are kept, the oldest goes first."""
-        self._world, self._history_max = world, history_max
+    def __init__(self, world: World) -> None:
+        """Start with nothing."""
+        self._world = world
         self.lock = threading.RLock()
         self.disk = Disk()
         self.pending: list[Entry] = []
@@ -235,7 +236,7 @@ class Machine:
             entry.say("execution_start", at_s)
         self.history.pop(entry.prompt_id, None)
         self.history[entry.prompt_id] = entry
-        while len(self.history) > self._history_max:
+        while len(self.history) > HISTORY_MAX:
             self.history.popitem(last=False)
 
     def _run(self, entry: Entry) -> None:
