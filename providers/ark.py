@@ -168,6 +168,10 @@ class Ark:
         except ProviderError:
             return FindAnswer.UNCLEAR
 
+    def check(self) -> None:
+        """Ask for the newest clip of the account, if it has any."""
+        self._http.once(Ask(operation="check", path=_list([("page_num", "1"), ("page_size", "1")])))
+
     def result_headers(self) -> Mapping[str, str]:
         """None: result links are signed."""
         return {}

@@ -31,7 +31,7 @@ from models.failures import FAILURES, FailureKind
 from providers.kv import Redis, RedisError
 
 log = logging.getLogger("weir.shared")
-OPERATIONS = ("submit", "observe", "fetch")
+OPERATIONS = ("submit_image", "submit_video", "observe", "fetch")  # pictures may be down and clips fine (O-73)
 Name = Literal["closed", "open", "half_open"]
 _SAID = {True: "well", False: "failed", None: "nothing"}  # what the end of a call says about the vendor
 T = TypeVar("T")

@@ -162,6 +162,10 @@ class ComfyUI:
             return FindAnswer.UNCLEAR
         return ours if there else FindAnswer.UNCLEAR
 
+    def check(self) -> None:
+        """Ask the server about itself."""
+        self._http.once(Ask(operation="check", path="/system_stats"))
+
     def result_headers(self) -> Mapping[str, str]:
         """What a proxy in front asks for."""
         return self._headers

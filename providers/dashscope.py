@@ -329,6 +329,10 @@ class DashScope:
         """A lost submit cannot be looked up: neither call nor list carries a tag of ours."""
         return FindAnswer.UNCLEAR
 
+    def check(self) -> None:
+        """Ask for the newest task of the account, if it has any."""
+        self._http.once(Ask(operation="check", path=f"{_API}/tasks", params={"page_no": "1", "page_size": "1"}))
+
     def result_headers(self) -> Mapping[str, str]:
         """None: result links are signed."""
         return {}

@@ -1,7 +1,7 @@
 """What stands before every call to a vendor: breaker, pace, pause, dead credential, ceiling; shared by the fleet.
 
     with behind(gate):           calls made inside pass this gate (providers/http.py and fetch.py ask for it)
-    gate.hold_s("submit")        how long a call would be held now; takes nothing
+    gate.hold_s("observe")       how long a call would be held now; takes nothing
 
 A call that may not go is a ProviderError HELD: surely not sent, and the task waits. What a call came to is told to
 the breaker, a 429 pauses the credential for everybody, a refused credential is taken out.
@@ -54,6 +54,12 @@ class Dam:
             health=Health(shared),
         )
 
+    def gates(self, providers: Mapping[str, ProviderSettings]) -> dict[str, Gate]:
+        """The gate of every provider. A credential goes by the name of its variable, else by the provider's."""
+        return {
+            name: Gate(provider=name, credential=one.api_key_env or name, dam=self) for name, one in providers.items()
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
@@ -63,39 +69,43 @@ class Gate:
     credential: str
     dam: Dam
 
-    def hold_s(self, operation: str) -> float:
+    def hold_s(self, operation: str, kind: Kind | None = None) -> float:
         """Seconds that a call of `operation` would be held now, 0.0: it may go. Takes and changes nothing.
+
+        A submit is asked about with its `kind`.
 
         An open circuit that is due for its probe holds nobody: only a call can be the probe.
         """
         if self.dam.credentials.dead(self.provider, [self.credential]):
             return _TRIAL_S
         paused_s = self.dam.pace.standing(self.provider, self.credential).paused_for_s
-        state = self.dam.breaker.states([self.provider]).get((self.provider, operation))
+        state = self.dam.breaker.states([self.provider]).get((self.provider, circuit(operation, kind)))
         return max(paused_s, (state.next_probe_s or 0.0) if state else 0.0)
 
     @contextlib.contextmanager
     def call(self, operation: str) -> Iterator[None]:
         """One wire call. Raises ProviderError HELD when it may not go; learns from how it ends.
 
-        A fetch goes to other hosts than the API: only the breaker watches it.
+        A fetch goes to other hosts than the API: only the breaker watches it. A check goes whatever is known of the
+        credential: it is how one that was mended is found out.
         """
         if operation != "fetch":
-            self._take_turn()
-        probe = self._pass_breaker(operation)
+            self._take_turn(refused=operation == "check")
+        watched = circuit(operation, _kind.get())
+        probe = self._pass_breaker(watched)
         try:
             with self._place(operation):
                 yield
         except ProviderError as exc:
-            self._learn(operation, exc, probe=probe)
+            self._learn(watched, exc, probe=probe)
             raise
         except BaseException:
-            self._report(operation, ok=None, probe=probe)
+            self._report(watched, ok=None, probe=probe)
             raise
-        self._report(operation, ok=True, probe=probe)
+        self._report(watched, ok=True, probe=probe)
 
-    def _take_turn(self) -> None:
-        if self.dam.credentials.dead(self.provider, [self.credential]):
+    def _take_turn(self, *, refused: bool) -> None:
+        if not refused and self.dam.credentials.dead(self.provider, [self.credential]):
             raise ProviderError(FailureKind.HELD, "The credential is out.", retry_after_s=_TRIAL_S)
         wait_s = self.dam.pace.take(self.provider, self.credential, patience_s=PATIENCE_S)
         if wait_s > PATIENCE_S:
@@ -134,17 +144,24 @@ class Gate:
             self.dam.breaker.report(self.provider, operation, ok=ok, probe=probe, kind=kind)
 
 
+def circuit(operation: str, kind: Kind | None) -> str:
+    """The breaker's name for what a call does: submits of pictures and of clips have a circuit each."""
+    return f"submit_{kind or Kind.IMAGE}" if operation == "submit" else operation
+
+
 _gate: contextvars.ContextVar[Gate | None] = contextvars.ContextVar("gate", default=None)
+_kind: contextvars.ContextVar[Kind | None] = contextvars.ContextVar("kind", default=None)
 
 
 @contextlib.contextmanager
-def behind(gate: Gate) -> Iterator[None]:
-    """Calls made in this context, threads of side_by_side included, pass `gate`."""
-    token = _gate.set(gate)
+def behind(gate: Gate, kind: Kind | None = None) -> Iterator[None]:
+    """Calls made in this context, threads of side_by_side included, pass `gate`. `kind`: of what is submitted."""
+    tokens = _gate.set(gate), _kind.set(kind)
     try:
         yield
     finally:
-        _gate.reset(token)
+        _gate.reset(tokens[0])
+        _kind.reset(tokens[1])
 
 
 @contextlib.contextmanager
@@ -180,7 +197,7 @@ class Gated:
 
     def submit(self, job: Job) -> Outcome:
         """As the port says."""
-        with behind(self.gate):
+        with behind(self.gate, job.kind):
             return self._provider.submit(job)
 
     def observe(self, receipts: Sequence[str], kind: Kind) -> Mapping[str, Observation]:
@@ -197,6 +214,11 @@ class Gated:
         """As the port says."""
         with behind(self.gate):
             return self._provider.find(job)
+
+    def check(self) -> None:
+        """As the port says."""
+        with behind(self.gate):
+            self._provider.check()
 
     def result_headers(self) -> Mapping[str, str]:
         """As the port says."""

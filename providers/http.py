@@ -135,7 +135,7 @@ class Ask:
     body is an answer too; never for a submit.
     """
 
-    operation: str  # submit, observe, cancel, find
+    operation: str  # submit, observe, cancel, find, check
     path: str
     method: str = "GET"
     params: Mapping[str, str] = field(default_factory=dict)

@@ -132,6 +132,10 @@ class OpenAI:
         """A lost submit cannot be looked up."""
         return FindAnswer.UNCLEAR
 
+    def check(self) -> None:
+        """List the models: what every server of this shape can."""
+        self._http.once(Ask(operation="check", path="/models"))
+
     def result_headers(self) -> Mapping[str, str]:
         """Our key, which a clip's content asks for."""
         return dict(self._headers)

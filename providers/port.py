@@ -1,4 +1,4 @@
-"""The port: what Weir asks of a vendor, in four verbs, and how a vendor's no is said.
+"""The port: what Weir asks of a vendor, in five verbs, and how a vendor's no is said.
 
 An adapter translates and classifies, nothing more: it keeps no state, opens no transaction, never sleeps and never
 decides what happens to a task. `submit` and `cancel` are called at most once per claim and never repeated by an
@@ -138,7 +138,7 @@ class Capabilities:
 class Call:
     """One call as it went over the wire, for the history: what was asked, how it ended, never what was in it."""
 
-    operation: str  # submit, observe, cancel, find, fetch
+    operation: str  # submit, observe, cancel, find, fetch, check
     started_at_s: float  # unix seconds
     ms: int
     verdict: str  # "ok" or a FailureKind's value
@@ -169,6 +169,12 @@ class Provider(Protocol):
 
     def find(self, job: Job) -> str | FindAnswer:
         """The receipt of a job whose submit has no known verdict, by our own reference."""
+
+    def check(self) -> None:
+        """Ask the vendor something harmless with the configured credential, in one call that makes and costs nothing.
+
+        Raises ProviderError: what is wrong with the network, the vendor or the credential.
+        """
 
     def result_headers(self) -> Mapping[str, str]:
         """Headers (a credential) that results on the provider's own host ask for; empty where links are signed."""

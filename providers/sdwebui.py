@@ -111,6 +111,10 @@ class SdWebui:
         """A lost answer cannot be looked up."""
         return FindAnswer.UNCLEAR
 
+    def check(self) -> None:
+        """Ask for the samplers; the server answers while it draws."""
+        self._http.once(Ask(operation="check", path=f"{_API}/samplers"))
+
     def result_headers(self) -> Mapping[str, str]:
         """None: results are never links."""
         return {}

@@ -43,10 +43,10 @@ class Runtime:
     gates: Mapping[str, Gate] = field(default_factory=dict)
     jitter: Callable[[], float] = field(default=random.random)
 
-    def hold_s(self, provider: str, operation: str) -> float:
+    def hold_s(self, provider: str, operation: str, kind: Kind | None = None) -> float:
         """Seconds that a call of `operation` would be held at the provider's gate now; 0.0: it may go."""
         gate = self.gates.get(provider)
-        return gate.hold_s(operation) if gate is not None else 0.0
+        return gate.hold_s(operation, kind) if gate is not None else 0.0
 
     def gate(self, provider: str) -> AbstractContextManager[None]:
         """The gate around calls that do not go through a provider's own methods: downloads."""
@@ -84,11 +84,7 @@ _built: tuple[int, Runtime] | None = None
 
 def build(settings: Settings, *, pool: int = 8) -> Runtime:
     """A runtime of its own; `pool` is the most database connections."""
-    dam = Dam.build(Shared(connect(settings.env.redis_url)), settings.providers)
-    gates = {
-        name: Gate(provider=name, credential=one.api_key_env or name, dam=dam)
-        for name, one in settings.providers.items()
-    }
+    gates = Dam.build(Shared(connect(settings.env.redis_url)), settings.providers).gates(settings.providers)
     return Runtime(
         settings=settings,
         db=Database(settings.env.database_url, pool=pool, wait_s=10.0),

@@ -48,7 +48,7 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
         waiting = store.get(uow, id_)
     if waiting is None or waiting["version"] != version:
         return None
-    hold_s = rt.hold_s(waiting["provider"], "submit")
+    hold_s = rt.hold_s(waiting["provider"], "submit", Kind(waiting["type"]))
     if hold_s > 0:
         _defer(rt, waiting, hold_s)
         return None

@@ -27,7 +27,7 @@ def done(count: int = 1) -> Finished:
 
 
 class Scripted:
-    """Accepts everything and never finishes, until told otherwise by setting one of its four answers."""
+    """Accepts everything and never finishes, until told otherwise by setting one of its answers."""
 
     def __init__(self, name: str = "wan") -> None:
         self.name = name
@@ -36,6 +36,7 @@ class Scripted:
         self.on_observe: Callable[[str], Observation | None] = lambda _receipt: Working()
         self.on_cancel: Callable[[Job], CancelAnswer] = lambda _job: CancelAnswer.CONFIRMED
         self.on_find: Callable[[Job], str | FindAnswer] = lambda _job: FindAnswer.UNCLEAR
+        self.on_check: Callable[[], None] = lambda: None
         self.submits: list[str] = []
         self.asked: list[str] = []
         self.cancels: list[str] = []
@@ -63,6 +64,10 @@ class Scripted:
         with self._lock:
             self.cancels.append(job.receipt or "")
         return self.on_cancel(job)
+
+    def check(self) -> None:
+        """Answer."""
+        self.on_check()
 
     def result_headers(self) -> Mapping[str, str]:
         """None are needed: results come with the answer."""

@@ -178,10 +178,10 @@ def test_every_adapter_is_in_this_suite() -> None:
     assert set(VENDORS) == set(PROVIDERS)
 
 
-def test_provider_has_the_ports_four_verbs_and_no_other(bench: Bench) -> None:
+def test_provider_has_the_ports_verbs_and_no_other(bench: Bench) -> None:
     public = {name for name in dir(bench.provider) if not name.startswith("_")}
-    assert public == {"name", "capabilities", "submit", "observe", "cancel", "find", "result_headers"}
-    for verb in ("submit", "observe", "cancel", "find"):
+    assert public == {"name", "capabilities", "submit", "observe", "cancel", "find", "check", "result_headers"}
+    for verb in ("submit", "observe", "cancel", "find", "check"):
         ours = introspection.signature(getattr(type(bench.provider), verb))
         assert list(ours.parameters) == list(introspection.signature(getattr(Provider, verb)).parameters)
 

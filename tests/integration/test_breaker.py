@@ -18,6 +18,7 @@ from providers.breaker import (
     _ALLOW,
     _REPORT,
     _SAID,
+    OPERATIONS,
     Breaker,
     Circuit,
     Rule,
@@ -59,14 +60,14 @@ def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
         time.sleep(0.005)
 
 
-def trip(breaker: Breaker, provider: str = "wan", operation: str = "submit") -> None:
+def trip(breaker: Breaker, provider: str = "wan", operation: str = "submit_image") -> None:
     for _ in range(10):
         breaker.report(provider, operation, ok=False, probe=False, kind="provider_server_error")
 
 
 def probe(breaker: Breaker) -> None:
     """Wait for the probe and take it."""
-    until(lambda: breaker.allow("wan", "submit").probe)
+    until(lambda: breaker.allow("wan", "submit_image").probe)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -115,9 +116,9 @@ def test_scripts_follow_the_rule(shared: Shared, seed: int) -> None:
 def test_six_of_ten_failing_trips_it_though_successes_come_between(shared: Shared) -> None:
     breaker = Breaker(shared, LONG)
     for ok in (False, True, False, False, True) * 2:
-        assert breaker.allow("wan", "submit").allowed
-        breaker.report("wan", "submit", ok=ok, probe=False)
-    said = breaker.allow("wan", "submit")
+        assert breaker.allow("wan", "submit_image").allowed
+        breaker.report("wan", "submit_image", ok=ok, probe=False)
+    said = breaker.allow("wan", "submit_image")
     assert not said.allowed
     assert 3_590 < said.retry_after_s <= 3_600
 
@@ -125,35 +126,35 @@ def test_six_of_ten_failing_trips_it_though_successes_come_between(shared: Share
 def test_half_of_many_threads_calls_failing_does_not_trip_it_and_one_more_does(shared: Shared) -> None:
     breaker = Breaker(shared, LONG)
     for _ in range(20):
-        breaker.report("wan", "submit", ok=True, probe=False)
+        breaker.report("wan", "submit_image", ok=True, probe=False)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: breaker.report("wan", "submit", ok=False, probe=False), range(20)))
-    assert breaker.allow("wan", "submit").allowed
-    breaker.report("wan", "submit", ok=False, probe=False)
-    assert not breaker.allow("wan", "submit").allowed
-    assert breaker.states(["wan"])["wan", "submit"].calls == 41
+        list(pool.map(lambda _: breaker.report("wan", "submit_image", ok=False, probe=False), range(20)))
+    assert breaker.allow("wan", "submit_image").allowed
+    breaker.report("wan", "submit_image", ok=False, probe=False)
+    assert not breaker.allow("wan", "submit_image").allowed
+    assert breaker.states(["wan"])["wan", "submit_image"].calls == 41
 
 
 def test_refusals_never_trip_it(shared: Shared) -> None:
     breaker = Breaker(shared, LONG)
     for _ in range(40):
-        breaker.report("wan", "submit", ok=None, probe=False)
-    assert breaker.allow("wan", "submit").allowed
+        breaker.report("wan", "submit_image", ok=None, probe=False)
+    assert breaker.allow("wan", "submit_image").allowed
 
 
 def test_operations_and_providers_trip_apart(shared: Shared) -> None:
     breaker = Breaker(shared, LONG)
     trip(breaker)
-    asked = [("wan", "observe"), ("wan", "fetch"), ("ark", "submit"), ("wan", "submit")]
+    asked = [("wan", "observe"), ("wan", "fetch"), ("ark", "submit_image"), ("wan", "submit_image")]
     assert [breaker.allow(*pair).allowed for pair in asked] == [True, True, True, False]
 
 
 def test_of_many_threads_one_probes(shared: Shared) -> None:
     breaker = Breaker(shared, SHORT)
     trip(breaker)
-    until(lambda: breaker.states(["wan"])["wan", "submit"].next_probe_s == 0)
+    until(lambda: breaker.states(["wan"])["wan", "submit_image"].next_probe_s == 0)
     with ThreadPoolExecutor(32) as pool:
-        said = list(pool.map(lambda _: breaker.allow("wan", "submit"), range(300)))
+        said = list(pool.map(lambda _: breaker.allow("wan", "submit_image"), range(300)))
     assert [(one.allowed, one.probe) for one in said if one.allowed] == [(True, True)]
 
 
@@ -168,7 +169,7 @@ def _ask_for(url: str, seconds: float) -> tuple[int, int]:
             until(lambda: client.exists("test:go") == 1, within_s=15)
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                said = breaker.allow("wan", "submit")
+                said = breaker.allow("wan", "submit_image")
                 probes, others = probes + said.probe, others + (said.allowed and not said.probe)
             return probes, others
 
@@ -195,7 +196,7 @@ def _probe_and_hang(url: str) -> None:
     """In a process of its own: take the probe, say so, never come back."""
     with Redis.from_url(url, socket_timeout=2.0) as client:
         breaker = Breaker(Shared(client), Rule(open_s=0.05, lease_s=0.3))
-        until(lambda: breaker.allow("wan", "submit").probe)
+        until(lambda: breaker.allow("wan", "submit_image").probe)
         client.set("test:probing", 1, ex=60)
         signal.pause()
 
@@ -211,16 +212,16 @@ def test_place_of_a_killed_prober_is_given_on_after_its_lease(redis_url: str, cl
     prober.join()
     prober.close()
     probe(breaker)
-    breaker.report("wan", "submit", ok=True, probe=True)
-    assert breaker.states(["wan"])["wan", "submit"].name == "closed"
+    breaker.report("wan", "submit_image", ok=True, probe=True)
+    assert breaker.states(["wan"])["wan", "submit_image"].name == "closed"
 
 
 def test_probe_that_fails_opens_it_again_for_longer(shared: Shared) -> None:
     breaker = Breaker(shared, SHORT)
     trip(breaker)
     probe(breaker)
-    breaker.report("wan", "submit", ok=False, probe=True, kind="provider_timeout")
-    state = breaker.states(["wan"])["wan", "submit"]
+    breaker.report("wan", "submit_image", ok=False, probe=True, kind="provider_timeout")
+    state = breaker.states(["wan"])["wan", "submit_image"]
     assert (state.name, state.last_error) == ("open", "provider_timeout")
     assert state.next_probe_s is not None
     assert 0.05 < state.next_probe_s <= 0.1
@@ -230,11 +231,11 @@ def test_recovery_ramps_up(shared: Shared) -> None:
     breaker = Breaker(shared, Rule(open_s=0.05, stage_s=0.25))
     trip(breaker)
     probe(breaker)
-    breaker.report("wan", "submit", ok=True, probe=True)
+    breaker.report("wan", "submit_image", ok=True, probe=True)
     shares = list[tuple[int, float]]()
     for percent in (10, 30, 60, 100):
-        until(lambda: breaker.states(["wan"])["wan", "submit"].admits_percent == percent)  # noqa: B023  used at once
-        said = [breaker.allow("wan", "submit") for _ in range(50)]
+        until(lambda: breaker.states(["wan"])["wan", "submit_image"].admits_percent == percent)  # noqa: B023  used at once
+        said = [breaker.allow("wan", "submit_image") for _ in range(50)]
         assert all(0 < one.retry_after_s <= 0.25 for one in said if not one.allowed)
         shares.append((percent, sum(one.allowed for one in said)))
     assert all(abs(percent / 2 - admitted) <= 1 for percent, admitted in shares), shares
@@ -246,10 +247,10 @@ def test_every_key_has_a_time_to_live(client: Redis, shared: Shared) -> None:
         breaker.report(provider, "observe", ok=False, probe=False, kind="x")
         trip(breaker, provider)
     breaker.report("closed", "fetch", ok=None, probe=True)
-    breaker.report("closed", "submit", ok=True, probe=False)
+    breaker.report("closed", "submit_image", ok=True, probe=False)
     probe(breaker)
-    breaker.report("wan", "submit", ok=True, probe=True)
-    breaker.allow("wan", "submit")
+    breaker.report("wan", "submit_image", ok=True, probe=True)
+    breaker.allow("wan", "submit_image")
     lives = {key: client.pttl(key) for key in client.scan_iter("*")}
     assert len(lives) == 5
     assert all(key.startswith(b"weir:") and 0 < left <= 1_000_000 for key, left in lives.items()), lives
@@ -261,9 +262,9 @@ def test_flush_at_any_moment_is_harmless(client: Redis, shared: Shared) -> None:
     def hammer(seed: int) -> None:
         chance = random.Random(seed)
         for _ in range(60):
-            said = breaker.allow("wan", "submit")
+            said = breaker.allow("wan", "submit_image")
             if said.allowed:
-                breaker.report("wan", "submit", ok=chance.random() < 0.3, probe=said.probe)
+                breaker.report("wan", "submit_image", ok=chance.random() < 0.3, probe=said.probe)
             if chance.random() < 0.1:
                 client.flushall()
 
@@ -271,38 +272,38 @@ def test_flush_at_any_moment_is_harmless(client: Redis, shared: Shared) -> None:
         list(pool.map(hammer, range(4)))
     trip(breaker)
     client.flushall()
-    assert breaker.allow("wan", "submit").allowed
-    breaker.report("wan", "submit", ok=True, probe=True)
-    assert breaker.states(["wan"])["wan", "submit"].name == "closed"
+    assert breaker.allow("wan", "submit_image").allowed
+    breaker.report("wan", "submit_image", ok=True, probe=True)
+    assert breaker.states(["wan"])["wan", "submit_image"].name == "closed"
 
 
 def test_scripts_that_the_server_forgot_are_sent_again(client: Redis, shared: Shared) -> None:
     breaker = Breaker(shared, LONG)
     for _ in range(10):
         client.script_flush()
-        breaker.report("wan", "submit", ok=False, probe=False)
+        breaker.report("wan", "submit_image", ok=False, probe=False)
         client.script_flush()
-        last = breaker.allow("wan", "submit")
+        last = breaker.allow("wan", "submit_image")
     assert not last.allowed
 
 
 def test_reset_closes_one_circuit_or_all(shared: Shared) -> None:
     breaker = Breaker(shared, LONG)
-    for operation in ("submit", "observe", "fetch"):
+    for operation in OPERATIONS:
         trip(breaker, "wan", operation)
     assert breaker.reset("wan", "fetch")
-    assert [state.name for state in breaker.states(["wan"]).values()] == ["open", "open", "closed"]
+    assert [state.name for state in breaker.states(["wan"]).values()] == ["open", "open", "open", "closed"]
     assert breaker.reset("wan")
     assert {state.name for state in breaker.states(["wan"]).values()} == {"closed"}
-    assert breaker.allow("wan", "submit").allowed
+    assert breaker.allow("wan", "submit_image").allowed
 
 
 def test_states_take_no_probe(shared: Shared) -> None:
     breaker = Breaker(shared, SHORT)
     trip(breaker)
-    until(lambda: breaker.states(["wan"])["wan", "submit"].next_probe_s == 0)
-    assert breaker.states(["wan"])["wan", "submit"].name == "open"
-    assert breaker.allow("wan", "submit").probe
+    until(lambda: breaker.states(["wan"])["wan", "submit_image"].next_probe_s == 0)
+    assert breaker.states(["wan"])["wan", "submit_image"].name == "open"
+    assert breaker.allow("wan", "submit_image").probe
 
 
 def test_redis_that_is_gone_lets_through_at_once() -> None:
@@ -312,7 +313,7 @@ def test_redis_that_is_gone_lets_through_at_once() -> None:
     with Redis.from_url(f"redis://127.0.0.1:{port}", socket_timeout=0.2, socket_connect_timeout=0.2) as client:
         shared = Shared(client)
         breaker, began = Breaker(shared), time.monotonic()
-        assert all(breaker.allow("wan", "submit").allowed for _ in range(200))
+        assert all(breaker.allow("wan", "submit_image").allowed for _ in range(200))
         assert time.monotonic() - began < 0.5
         assert shared.bypassed == 200
 
@@ -324,7 +325,7 @@ def test_redis_that_never_answers_costs_one_time_out() -> None:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
         with Redis.from_url(url, socket_timeout=0.2, socket_connect_timeout=0.2) as client:
             breaker, began = Breaker(Shared(client)), time.monotonic()
-            assert all(breaker.allow("wan", "submit").allowed for _ in range(200))
+            assert all(breaker.allow("wan", "submit_image").allowed for _ in range(200))
             assert 0.2 <= time.monotonic() - began < 0.6
 
 
@@ -335,9 +336,9 @@ def test_redis_that_comes_back_is_asked_again(client: Redis) -> None:
     client.connection_pool.connection_kwargs["port"] = 1  # nobody listens there
     client.connection_pool.disconnect()
     trip(breaker)
-    assert breaker.allow("wan", "submit").allowed
+    assert breaker.allow("wan", "submit_image").allowed
     client.connection_pool.connection_kwargs["port"] = there
     client.connection_pool.reset()
     until(lambda: bool(breaker.states(["wan"])))
     trip(breaker)
-    assert not breaker.allow("wan", "submit").allowed
+    assert not breaker.allow("wan", "submit_image").allowed

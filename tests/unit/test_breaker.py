@@ -251,7 +251,7 @@ def test_numbers_that_do_not_fit_together_are_refused(wrong: dict[str, int]) -> 
 
 
 def test_unknown_operation_is_refused() -> None:
-    with pytest.raises(ValueError, match="submit, observe, fetch"):
+    with pytest.raises(ValueError, match="submit_image, submit_video, observe, fetch"):
         Breaker(Shared(None)).allow("wan", "dance")
 
 
@@ -269,8 +269,8 @@ class GoneRedis(Redis):
 def test_without_redis_every_call_goes_and_is_counted() -> None:
     shared = Shared(None)
     breaker = Breaker(shared)
-    assert breaker.allow("wan", "submit") == Verdict()
-    breaker.report("wan", "submit", ok=False, probe=True)
+    assert breaker.allow("wan", "submit_image") == Verdict()
+    breaker.report("wan", "submit_image", ok=False, probe=True)
     assert breaker.states(["wan"]) == {}
     assert not breaker.reset("wan")
     assert shared.bypassed == 4
