@@ -264,6 +264,14 @@ class Settings:
             raise SettingsError("\n".join(errors))
         return dataclasses.replace(settings, env=env)
 
+    def missing_keys(self) -> list[str]:
+        """A sentence for each enabled provider whose key the environment does not give."""
+        return [
+            f"{provider.api_key_env} is not set: the provider {name} needs it (providers.{name}.api_key_env)"
+            for name, provider in self.providers.items()
+            if provider.enabled and provider.api_key_env and provider.api_key_env not in self.env.vendor_keys
+        ]
+
 
 def _read(path: Path, errors: list[str]) -> dict[str, object]:
     try:
@@ -307,7 +315,7 @@ def _cross_checks(settings: Settings) -> list[str]:
     return faults
 
 
-# Variables with our prefix. The last three belong to the command line and the Procfile, which read them through here.
+# Variables with our prefix. The last four belong to the command line and the Procfile, which read them through here.
 VARIABLES: Mapping[str, str] = {
     "WEIR_CONFIG": "path of a weir.toml laid over the shipped default",
     "WEIR_DATABASE_URL": "postgresql://user:password@host:port/database",
@@ -319,6 +327,7 @@ VARIABLES: Mapping[str, str] = {
     "WEIR_URL": "where the command line finds the API",
     "WEIR_KEY": "the command line's API key",
     "WEIR_FLOWER_AUTH": "user:password of the Flower dashboard",
+    "WEIR_UP": "data folder of the `weir up` that `weir config env` told this shell about; set by that command only",
 }
 _SECRETS = ("WEIR_DATABASE_URL", "WEIR_REDIS_URL", "WEIR_BROKER_URL", "WEIR_SECRET", "WEIR_KEY", "WEIR_FLOWER_AUTH")
 _MIN_SECRET = 32

@@ -1,16 +1,49 @@
-"""What happens when a worker starts: logging, and one sweep, so that nothing waits for beat after an outage."""
+"""What happens when a worker or beat starts: a look at what it was given, logging, and a worker's first sweep."""
 
 from __future__ import annotations
 
 import logging
 import os
+import warnings
 
-from celery.signals import setup_logging, worker_ready
+from celery.exceptions import SecurityWarning
+from celery.signals import beat_init, setup_logging, worker_init, worker_ready
 
 from models.settings import Settings
 from tasks import app
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_HINT = """Beside a running `weir up` this shell learns everything by: eval "$(weir config env)"
+Anywhere else set what is missing for every process; `weir doctor` looks at it."""
+
+# Celery warns whoever runs a worker as root, since a pickled message could run any code. None is accepted here.
+warnings.filterwarnings("ignore", category=SecurityWarning, message="You're running the worker with superuser")
+
+
+def faults(settings: Settings, *, vendors: bool) -> list[str]:
+    """What keeps a process from working, a sentence each; `vendors` True where it calls them."""
+    addresses = {"WEIR_DATABASE_URL": settings.env.database_url, "WEIR_REDIS_URL": settings.env.broker_url}
+    needs = [f"{name} is not set" for name, value in addresses.items() if not value]
+    return needs + (settings.missing_keys() if vendors else [])
+
+
+def _refuse(found: list[str]) -> None:
+    """End here, rather than ask an empty address for ever or have a vendor refuse every task for want of a key.
+
+    SystemExit, since Celery logs what else a receiver raises and starts all the same.
+    """
+    if found:
+        raise SystemExit("\n".join(["Not started:", *(f"  {fault}" for fault in found), _HINT]))
+
+
+@worker_init.connect(weak=False)
+def _check_worker(**_: object) -> None:
+    _refuse(faults(Settings.load(os.environ), vendors=True))
+
+
+@beat_init.connect(weak=False)
+def _check_beat(**_: object) -> None:
+    _refuse(faults(Settings.load(os.environ), vendors=False))
 
 
 @setup_logging.connect(weak=False)
