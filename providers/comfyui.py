@@ -197,7 +197,8 @@ class ComfyUI:
             listed = fields.get(key)
             if not isinstance(listed, list):  # it must not look like an empty queue
                 raise ProviderError(K.UNREADABLE, "The answer holds no queue.", http_status=200)
-            found |= {item[1]: place for item in listed if isinstance(item, list) and len(item) > 1}
+            ids = [item[1] for item in listed if isinstance(item, list) and len(item) > 1]
+            found |= {one: place for one in ids if isinstance(one, str)}
         return found
 
     def _entry(self, operation: str, receipt: str) -> object | None:

@@ -180,7 +180,8 @@ class Machine:
             return
         gone = [one for one in live if not self._is_known(one)]
         for entry in gone:
-            self._world.ledger.cancel(entry.job, running=True)
+            if self._world.ledger.for_file(entry.job.id) is not None:  # else it is off the books altogether
+                self._world.ledger.cancel(entry.job, running=True)
         kept = [one for one in self.pending if one not in gone]
         self.pending, self.running, self._free_at = kept, None, 0.0
         self.history.clear()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from models.contract import Kind
+from models.lifecycle import Finished, Observation, Output, Working
 from models.settings import Polling, ProviderSettings, Retries
 from models.workflows import WorkflowSettings
 from providers.comfyui import ComfyUI
-from providers.port import Job
+from providers.port import Accepted, Job
 from tests.contract.comfyui_exchanges import PAYLOADS
 from tests.contract.raw_server import Conn, Script
 
@@ -41,6 +45,9 @@ CLIP: dict[str, object] = {
     "seed": 9,
 }
 IDLE: dict[str, list[object]] = {"queue_running": [], "queue_pending": []}
+_COUNT = itertools.count()
+SMALL = {**IMAGE, "width": 64, "height": 96, "image_count": 1}
+STUCK = "a red cup [[sim: stuck]]"
 Answers = Callable[[str, str], tuple[int, object]]
 """(method, path) -> status, body."""
 
@@ -100,3 +107,43 @@ def asked(request: bytes) -> tuple[str, str, Any]:
     head, _, body = request.partition(b"\r\n\r\n")
     method, path = head.decode("latin-1").split(" ")[:2]
     return method, path, json.loads(body) if body else None
+
+
+# --- at the simulator ---
+
+
+def new_job(prompt: str = "a red cup", model: str = "txt2img", **effective: object) -> Job:
+    """A job that nobody had before."""
+    kind = Kind.VIDEO if "video" in model else Kind.IMAGE
+    given = {**(CLIP if kind is Kind.VIDEO else SMALL), "prompt": prompt, **effective}
+    number = next(_COUNT)
+    return Job(
+        task_id=f"task_{number}", attempt=1, kind=kind, model=model, effective=given, reference=f"task_{number}.1"
+    )
+
+
+def taken(provider: ComfyUI, job: Job) -> Job:
+    """The job with its receipt."""
+    outcome = provider.submit(job)
+    assert isinstance(outcome, Accepted), outcome
+    return replace(job, receipt=outcome.receipt)
+
+
+def seen(provider: ComfyUI, job: Job) -> Observation:
+    """One look at one job."""
+    assert job.receipt is not None
+    return provider.observe([job.receipt], job.kind)[job.receipt]
+
+
+def ended(provider: ComfyUI, job: Job) -> Observation:
+    """The first observation that is more than "working"."""
+    end = time.monotonic() + 10
+    while isinstance(found := seen(provider, job), Working):
+        assert time.monotonic() < end, "the job did not end"
+    return found
+
+
+def outputs(found: Observation) -> tuple[Output, ...]:
+    """What a finished job made."""
+    assert isinstance(found, Finished)
+    return found.outputs

@@ -283,6 +283,12 @@ def test_one_look_at_the_queue_answers_for_all_that_are_in_it() -> None:
     assert {one for receipt, one in seen.items() if receipt != "r"} == {Working(word="pending")}
 
 
+def test_strange_items_of_a_queue_are_passed_over() -> None:
+    queue = {"queue_running": [None, [], [1], [1, {}, {}], {"id": ID}], "queue_pending": [[2, ID, {}, {}, []]]}
+    with RawServer(answering(lambda _method, _path: (200, queue))) as server:
+        assert adapter(server.url).observe([ID], Kind.IMAGE) == {ID: Working(word="pending")}
+
+
 def test_slow_down_ends_the_round() -> None:
     def answers(_method: str, path: str) -> tuple[int, object]:
         return (200, IDLE) if path == "/queue" else (429, {"error": "slow down"})

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +13,15 @@ import requests
 
 from models.contract import Kind
 from models.failures import FailureKind
-from models.lifecycle import Canceled, Failed, Finished, Observation, Output, Unknown, Working
+from models.lifecycle import Failed, Finished, Output, Working
 from models.settings import ProviderSettings, Results
 from models.workflows import WorkflowBounds, WorkflowSettings
 from providers.comfyui import ComfyUI, prompt_id
 from providers.fetch import Downloads, Fetched
-from providers.port import Accepted, CancelAnswer, FindAnswer, Job, ProviderError, Refused, Uncertain
-from providers.sim import Simulator, comfyui_machine
-from tests.contract.comfyui_jobs import CLIP, IMAGE, adapter
+from providers.port import CancelAnswer, FindAnswer, ProviderError, Refused, Uncertain
+from providers.sim import Simulator
+from tests.contract.comfyui_jobs import STUCK, adapter, ended, new_job, outputs, seen, taken
 from tests.contract.simulated import script
-
-_COUNT = itertools.count()
-SMALL = {**IMAGE, "width": 64, "height": 96, "image_count": 1}
-STUCK = "a red cup [[sim: stuck]]"
 
 
 @pytest.fixture(scope="module")
@@ -53,40 +46,6 @@ def provider(sim: Simulator) -> ComfyUI:
 def old(sim: Simulator) -> ComfyUI:
     """A server of summer 2025."""
     return adapter(f"{sim.url}/comfyui/old")
-
-
-def new_job(prompt: str = "a red cup", model: str = "txt2img", **effective: object) -> Job:
-    kind = Kind.VIDEO if "video" in model else Kind.IMAGE
-    given = {**(CLIP if kind is Kind.VIDEO else SMALL), "prompt": prompt, **effective}
-    number = next(_COUNT)
-    return Job(
-        task_id=f"task_{number}", attempt=1, kind=kind, model=model, effective=given, reference=f"task_{number}.1"
-    )
-
-
-def taken(provider: ComfyUI, job: Job) -> Job:
-    """The job with its receipt."""
-    outcome = provider.submit(job)
-    assert isinstance(outcome, Accepted), outcome
-    return replace(job, receipt=outcome.receipt)
-
-
-def seen(provider: ComfyUI, job: Job) -> Observation:
-    assert job.receipt is not None
-    return provider.observe([job.receipt], job.kind)[job.receipt]
-
-
-def ended(provider: ComfyUI, job: Job) -> Observation:
-    """The first observation that is more than "working"."""
-    end = time.monotonic() + 10
-    while isinstance(found := seen(provider, job), Working):
-        assert time.monotonic() < end, "the job did not end"
-    return found
-
-
-def outputs(found: Observation) -> tuple[Output, ...]:
-    assert isinstance(found, Finished)
-    return found.outputs
 
 
 def fetched(sim: Simulator, output: Output, kind: Kind, folder: Path) -> tuple[Fetched, bytes]:
@@ -177,99 +136,6 @@ def test_wrong_bytes_are_no_result(sim: Simulator, provider: ComfyUI, tmp_path: 
     with pytest.raises(ProviderError) as caught:
         fetched(sim, output, Kind.IMAGE, tmp_path)
     assert caught.value.kind is FailureKind.RESULT_INVALID
-
-
-# --- the queue ---
-
-
-def test_jobs_are_worked_off_one_by_one(provider: ComfyUI) -> None:
-    jobs = [taken(provider, new_job(STUCK)) for _ in range(3)]
-    receipts = [job.receipt or "" for job in jobs]
-    words = provider.observe(receipts, Kind.IMAGE)
-    assert [words[receipt] for receipt in receipts] == [
-        Working(word="running"),
-        Working(word="pending"),
-        Working(word="pending"),
-    ]
-    assert provider.cancel(jobs[0]) is CancelAnswer.UNCLEAR  # told to stop, not yet seen to
-    assert isinstance(ended(provider, jobs[0]), Canceled)
-    assert seen(provider, jobs[1]) == Working(word="running")
-
-
-def test_job_that_waits_is_taken_out_and_leaves_no_trace(sim: Simulator, provider: ComfyUI) -> None:
-    running, waiting = taken(provider, new_job(STUCK)), taken(provider, new_job())
-    assert provider.cancel(waiting) is CancelAnswer.CONFIRMED
-    assert seen(provider, waiting) == Unknown()
-    assert provider.cancel(waiting) is CancelAnswer.UNCLEAR
-    assert seen(provider, running) == Working(word="running")
-    states = {job.order.extra["prompt_id"]: job.state(time.time()) for job in sim.world.ledger.accepted(0)}
-    assert states[waiting.receipt] == "CANCELED"
-
-
-def test_job_that_somebody_else_cleared_is_unknown_at_every_look(sim: Simulator, provider: ComfyUI) -> None:
-    taken(provider, new_job(STUCK))
-    lost = taken(provider, new_job())
-    requests.post(f"{sim.url}/comfyui/queue", json={"clear": True}, timeout=5)
-    assert [seen(provider, lost) for _ in range(3)] == [Unknown()] * 3
-
-
-def test_restart_forgets_all_jobs_and_keeps_the_files(sim: Simulator, provider: ComfyUI, tmp_path: Path) -> None:
-    done = taken(provider, new_job())
-    (output,) = outputs(ended(provider, done))
-    running, waiting = taken(provider, new_job(STUCK)), taken(provider, new_job())
-    requests.post(f"{sim.url}/_sim/forget", timeout=5)
-    assert [seen(provider, job) for job in (done, running, waiting)] == [Unknown()] * 3
-    assert provider.find(done) is FindAnswer.UNCLEAR  # absence proves nothing: it ran
-    assert fetched(sim, output, Kind.IMAGE, tmp_path)[0].media.width == 64
-    assert isinstance(ended(provider, taken(provider, new_job())), Finished)  # what ran before holds nobody up
-
-
-def test_history_drops_its_oldest_without_a_word(monkeypatch: pytest.MonkeyPatch, provider: ComfyUI) -> None:
-    monkeypatch.setattr(comfyui_machine, "HISTORY_MAX", 3)
-    jobs = [taken(provider, new_job(f"cup {n}")) for n in range(4)]
-    assert isinstance(ended(provider, jobs[3]), Finished)
-    assert [type(seen(provider, job)) for job in jobs] == [Unknown, Finished, Finished, Finished]
-
-
-# --- cancel and its neighbours ---
-
-
-def test_old_server_is_never_told_to_interrupt(old: ComfyUI) -> None:
-    running, waiting = taken(old, new_job(STUCK)), taken(old, new_job(STUCK))
-    assert old.cancel(running) is CancelAnswer.REFUSED
-    assert seen(old, running) == Working(word="running")
-    assert old.cancel(waiting) is CancelAnswer.CONFIRMED
-
-
-def test_old_server_makes_pictures_all_the_same(old: ComfyUI) -> None:
-    job = taken(old, new_job())
-    assert isinstance(ended(old, job), Finished)
-    assert old.find(job) == job.receipt
-    assert old.cancel(job) is CancelAnswer.REFUSED
-
-
-def test_old_server_stops_a_stranger_when_told_to(sim: Simulator, old: ComfyUI) -> None:
-    job = taken(old, new_job(STUCK))
-    requests.post(f"{sim.url}/comfyui/old/interrupt", json={"prompt_id": "somebody-else"}, timeout=5)
-    assert isinstance(ended(old, job), Canceled)
-
-
-def test_cancel_at_the_moment_of_the_end_never_hits_the_next_job(sim: Simulator, provider: ComfyUI) -> None:
-    sim.world.config = sim.world.config.changed({"image_s": [0.004, 0.012]})
-    for number in range(40):
-        mine, other = taken(provider, new_job(f"mine {number}")), taken(provider, new_job(f"other {number}"))
-        answer: list[CancelAnswer] = []
-        thread = threading.Thread(target=lambda mine=mine, answer=answer: answer.append(provider.cancel(mine)))
-        thread.start()
-        assert isinstance(ended(provider, other), Finished)
-        thread.join()
-        found = ended(provider, mine)
-        if answer[0] is CancelAnswer.CONFIRMED:
-            assert isinstance(found, Canceled | Unknown)
-        elif answer[0] is CancelAnswer.REFUSED:
-            assert isinstance(found, Finished)
-        else:
-            assert isinstance(found, Canceled | Finished)
 
 
 # --- a submit whose answer was lost ---
@@ -389,20 +255,3 @@ def test_rule_strikes_by_the_words_of_a_job_in_the_queue(sim: Simulator, provide
     requests.post(f"{sim.url}/_sim/faults", json=[rule], timeout=5)
     assert seen(provider, job) == Working(word="POSTPROCESSING")
     assert seen(provider, job) == Working(word="running")
-
-
-def test_live_jobs_and_ends_are_counted(sim: Simulator, provider: ComfyUI) -> None:
-    stuck = [taken(provider, new_job(STUCK)) for _ in range(3)]
-    (line,) = sim.world.ledger.most_in_flight()
-    assert (line["in_flight"], line["most_in_flight"]) == (3, 3)
-    requests.post(f"{sim.url}/comfyui/queue", json={"clear": True}, timeout=5)
-    provider.cancel(stuck[0])
-    assert isinstance(ended(provider, taken(provider, new_job())), Finished)
-    (line,) = sim.world.ledger.most_in_flight()
-    assert line["in_flight"] == 0
-
-
-def test_two_servers_of_one_simulator_share_nothing(provider: ComfyUI, old: ComfyUI) -> None:
-    job = taken(provider, new_job(STUCK))
-    assert seen(old, job) == Unknown()
-    assert isinstance(ended(old, taken(old, new_job())), Finished)
