@@ -11,6 +11,7 @@ from uuid import UUID
 from models.db import Row, UnitOfWork
 from models.settings import Idempotency
 
+ASKED_S = 30  # a question that a caller brought about is under way for so long
 LOCK_TIMEOUT_S = 2  # how long a request waits for its twin, or for its user's row
 
 
@@ -77,12 +78,15 @@ def count_replay(uow: UnitOfWork, id_: UUID) -> None:
 def hurry_question(uow: UnitOfWork, id_: UUID) -> int | None:
     """Have the vendor asked now about a TIMEOUT that nobody knows the truth of. The version to ring.
 
-    None: that is already due, or the row is settled. No transition: the row stays what it is.
+    None: that is about to be, or the row is settled. No transition: the row stays what it is. Should the ring be lost,
+    the sweep asks ASKED_S later; due at once, it would ask beside it, and both would fetch what there is.
     """
     version: int | None = uow.scalar(
-        """update tasks set wake_at = now()
-            where id = :id and status = 'TIMEOUT' and not certain and (wake_at is null or wake_at > now())
+        """update tasks set wake_at = now() + make_interval(secs => :asked_s)
+            where id = :id and status = 'TIMEOUT' and not certain
+              and (wake_at is null or wake_at > now() + make_interval(secs => :asked_s))
         returning version""",
         id=id_,
+        asked_s=ASKED_S,
     )
     return version

@@ -56,7 +56,9 @@ def _after_timeout(rt: Runtime, row: Row) -> None:
             return _end(rt, row, Error(kind=FailureKind.UPSTREAM_CANCELED), calls)
         case Unknown() if not here:
             return _end(rt, row, Error(kind=FailureKind.UPSTREAM_LOST), calls)
-    if here:
+    # A link that failed this once is asked about again: what is delivered now is all that will ever be delivered.
+    later = error is not None and row["wake_at"] is not None and not isinstance(seen, Failed | Canceled | Unknown)
+    if here and not later:
         fetching.finish(rt, row, fetching.ending(row, items, error, reason=Reason.RECONCILED), items, calls)
         return None
     # Still working, unreadable, not to be found or not to be fetched: the sweep has set the next time to ask, if any.

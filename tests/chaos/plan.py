@@ -216,6 +216,7 @@ _HOUSE: tuple[tuple[str, tuple[str, ...], float, float, int], ...] = (
     ("kill", WORKERS, 0.2, 3.0, 4),
     ("kill", ("web",), 0.2, 1.0, 2),
     ("kill", ("beat", "beat_2"), 1.0, 6.0, 1),
+    ("deploy", (*WORKERS, "web"), 2.0, 6.0, 2),
     ("freeze", (*WORKERS, "web"), 1.0, 7.0, 2),
     ("flush", ("",), 0, 0, 2),
     ("purge", ("image", "video", "default"), 0, 0, 2),

@@ -151,6 +151,7 @@ class House:
     def _acts(self) -> Mapping[str, Callable[[Blow], Callable[[], None] | None]]:
         return {
             "kill": self._kill,
+            "deploy": self._deploy,
             "freeze": self._freeze,
             "flush": self._flush,
             "purge": self._purge,
@@ -174,6 +175,20 @@ class House:
         def again() -> None:
             self._down.discard(blow.target)
             self.live.child(blow.target).start()
+
+        return again
+
+    def _deploy(self, blow: Blow) -> Callable[[], None]:
+        """SIGTERM; who has not ended when the time is over is killed, as supervisors do. Then it begins anew."""
+        self._wake(blow.target)
+        self._down.add(blow.target)
+        child = self.live.child(blow.target)
+        child.ask_to_stop()
+
+        def again() -> None:
+            child.kill()
+            self._down.discard(blow.target)
+            child.start()
 
         return again
 

@@ -12,7 +12,7 @@ from kombu import Connection
 from sqlalchemy.exc import OperationalError
 
 from celeryconfig import broker_transport_options
-from models import ids, line, store
+from models import ids, intake, line, store
 from models.db import UnitOfWork
 from models.failures import FailureKind
 from models.fields import Kind
@@ -199,32 +199,48 @@ def test_result_in_hand_at_the_deadline_is_delivered_whatever_the_vendor_says_la
     assert world.reasons(id_)[-2:] == ["deadline", "reconciled"]
 
 
-def test_result_of_which_a_part_is_in_hand_is_completed_with_fresh_links_after_the_deadline(world: World) -> None:
+STALE = Output(url="http://127.0.0.1:9/gone.png")
+
+
+def _half_fetched_at_the_deadline(world: World) -> UUID:
+    """One of two pictures is stored, the other's link is dead, and the task has ended TIMEOUT."""
     id_ = world.add(count=2)
     world.submit(id_)
-    stale = Output(url="http://127.0.0.1:9/gone.png")
-    world.provider.on_observe = lambda _: Finished(outputs=(*done().outputs, stale))
+    world.provider.on_observe = lambda _: Finished(outputs=(*done().outputs, STALE))
     world.poll()
     assert world.fetch(id_)["stage"] == "fetching"
     world.sql("update tasks set deadline_at = now() where id = :id", id=id_)
     world.sweep()
+    return id_
+
+
+def test_result_of_which_a_part_is_in_hand_is_completed_with_fresh_links_after_the_deadline(world: World) -> None:
+    id_ = _half_fetched_at_the_deadline(world)
     world.provider.on_observe = lambda _: done(2)
     row = world.reconcile(id_)
     assert (row["status"], row["partial"], row["cost_micros"]) == ("SUCCESS", False, 200)
 
 
 def test_result_of_which_a_part_is_in_hand_is_delivered_as_partial_when_there_is_no_more(world: World) -> None:
-    id_ = world.add(count=2)
-    world.submit(id_)
-    stale = Output(url="http://127.0.0.1:9/gone.png")
-    world.provider.on_observe = lambda _: Finished(outputs=(*done().outputs, stale))
-    world.poll()
-    world.fetch(id_)
-    world.sql("update tasks set deadline_at = now() where id = :id", id=id_)
-    world.sweep()
+    id_ = _half_fetched_at_the_deadline(world)
     world.provider.on_observe = lambda _: Unknown()
     row = world.reconcile(id_)
     assert (row["status"], row["partial"], row["cost_micros"]) == ("SUCCESS", True, 100)
+
+
+def test_link_that_fails_after_the_deadline_has_as_many_chances_as_there_are_questions(world: World) -> None:
+    id_ = _half_fetched_at_the_deadline(world)
+    assert world.reconcile(id_)["status"] == "TIMEOUT"
+    world.sql("update tasks set wake_at = null where id = :id", id=id_)  # that was the last one
+    row = world.reconcile(id_)
+    assert (row["status"], row["partial"]) == ("SUCCESS", True)
+
+
+def test_question_that_a_caller_brought_about_is_not_asked_by_the_sweep_as_well(world: World) -> None:
+    id_ = _half_fetched_at_the_deadline(world)
+    with world.rt.db.unit_of_work() as uow:
+        assert [intake.hurry_question(uow, id_) is None for _ in range(2)] == [False, True]
+    assert world.sweep() == {}
 
 
 def _overdue(world: World) -> UUID:
