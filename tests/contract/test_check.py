@@ -14,7 +14,7 @@ from providers.calls import recorded
 from providers.port import ProviderError
 from providers.sim import Simulator
 from tests.contract.raw_server import free_port
-from tests.contract.test_provider_contract import KEY, made
+from tests.contract.vendors import KEY, made
 
 _ANY = re.compile("/.*")
 

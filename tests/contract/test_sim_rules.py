@@ -109,7 +109,7 @@ def test_rules_are_taken_away(sim: Simulator) -> None:
         ([{"do": {"reset": 1}}], "do.reset is 1; allowed: true, false"),
         ([{"do": {"code": "X"}}], "do.code is 'X' without do.status"),
         ([{"on": "list", "do": {"partial": 1}}], "do.partial has no meaning on 'list'; it is for: submit"),
-        ([{"dialect": "arc", "do": {"reset": True}}], "dialect is 'arc'; allowed: null, dashscope"),
+        ([{"dialect": "arc", "do": {"reset": True}}], "dialect is 'arc'; allowed: null, ark, "),
         ([{"times": 0, "do": {"reset": True}}], "times is 0"),
         ([{"match": {"prompt": "x"}, "do": {"reset": True}}], "match has the unknown part 'prompt'"),
         ([{"do": {"reset": True}}, {"do": {"reset": 1}}], "rule 1: "),
