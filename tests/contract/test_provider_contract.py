@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from models.contract import Kind
+from models.contract import Kind, resolve
 from models.failures import FAILURES, FailureKind
 from models.lifecycle import Canceled, Failed, Finished, Observation, Unknown, Unreadable, Working
-from models.settings import (
-    Results,
-)
+from models.presets import Presets
+from models.settings import Results, Settings
 from providers import PROVIDERS
 from providers.calls import recorded
 from providers.fetch import Downloads
@@ -84,6 +83,22 @@ def test_job_comes_to_a_real_file(bench: Bench, sim: Simulator, kind: Kind, tmp_
         assert (got.media.duration_s is not None) == (kind is Kind.VIDEO)
         if kind is Kind.IMAGE:
             assert (got.media.width, got.media.height) == (job.effective["width"], job.effective["height"])
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_same_request_is_taken_by_every_vendor(bench: Bench, kind: Kind) -> None:
+    if kind not in bench.vendor.models:
+        pytest.skip("this vendor does not make that")
+    asked: dict[str, object] = {"prompt": "a red cup", "size": "square", "mode": "fast", "seed": 7}
+    asked = asked if kind is Kind.IMAGE else {"prompt": "a red cup spins"}
+    bounds = bench.provider.capabilities.models[bench.vendor.models[kind]]
+    presets = Presets.from_tables(Settings.load({}).presets)
+    found = resolve(kind, asked, bounds, presets, strict=False, draw=lambda low, _: low + 7)
+    outcome = bench.provider.submit(replace(bench.job(kind=kind), effective=found.effective))
+    assert isinstance(outcome, Accepted), outcome
+    if kind is Kind.IMAGE:
+        assert found.effective["width"] == found.effective["height"]
+        assert found.effective.get("seed", 7) == 7
 
 
 def test_partial_result_names_what_is_missing(bench: Bench) -> None:
