@@ -266,8 +266,43 @@ class ModelList(Open):
     data = _list(Model, "")
 
 
+class Circuit(Open):
+    """The breaker of one operation of one provider."""
+
+    state = _text("", enum=["closed", "open", "half_open"])
+    since = _time("when it came to this state; null: closed for as long as is remembered", null=True)
+    failure_rate = _number("share of the last minute's calls that failed, 0 to 1")
+    calls = _whole("in the last minute")
+    last_error = _text("kind of the last failure", null=True)
+    next_probe_s = _number("seconds until one call is let through to see; null: closed", null=True)
+    admits_percent = _whole("share of calls that may go; rises step by step after a recovery")
+
+
+class Pause(Open):
+    """What the vendor asked the whole fleet to wait."""
+
+    paused_for_s = _number("seconds left; 0: none")
+    why = _text("kind of the answer that asked for it", null=True)
+
+
+class Credential(Open):
+    """The credential of a provider, by the name of the variable it is in."""
+
+    alias = _text("null: none is configured", null=True)
+    state = _text("`out`: the vendor refuses it", enum=["in_use", "out", "unknown"])
+    why = _text("", null=True)
+
+
+class Condition(Open):
+    """What the health probes say."""
+
+    healthy = _truth("false: three probes in a row came to nothing, new tasks go elsewhere")
+    misses = _whole("probes in a row that came to nothing")
+    why = _text("kind of the last failure", null=True)
+
+
 class Provider(Open):
-    """One configured way to a vendor."""
+    """One configured way to a vendor. `breaker`, `pause` and `health` are null while Redis is away."""
 
     provider = _text()
     adapter = _text()
@@ -276,6 +311,16 @@ class Provider(Open):
     in_flight = _whole("tasks RUNNING there")
     waiting = _whole("tasks PENDING for it")
     max_in_flight = _whole("the cap")
+    breaker = fields.Dict(
+        keys=fields.String(),
+        values=fields.Nested(Circuit),
+        required=True,
+        allow_none=True,
+        metadata=_said("by operation: submit_image, submit_video, observe, fetch"),
+    )
+    pause = fields.Nested(Pause, required=True, allow_none=True)
+    credential = fields.Nested(Credential, required=True)
+    health = fields.Nested(Condition, required=True, allow_none=True)
 
 
 class ProviderList(Open):

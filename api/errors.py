@@ -98,7 +98,11 @@ CATALOGUE: Mapping[str, Entry] = {
         503, "The service is not available", "The database is away or too busy.", "yes, after `Retry-After` seconds"
     ),
     "capacity-exhausted": _entry(
-        503, "No provider takes tasks", "Every provider of the model is switched off.", "yes, later"
+        503,
+        "No provider takes tasks",
+        "Every provider of the model is switched off, failing, away or refusing this gateway's credential;"
+        " `upstream_name` is the first of them.",
+        "yes, after `Retry-After` seconds",
     ),
 }
 

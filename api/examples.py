@@ -39,6 +39,15 @@ _MODEL = {
 }  # fmt: skip
 _HEALTHY = {"postgres": {"status": "pass", "ms": 1}, "migrations": {"status": "pass", "ms": 9}}
 
+_CLOSED = {
+    "state": "closed", "since": None, "failure_rate": 0.0, "calls": 31, "last_error": None, "next_probe_s": None,
+    "admits_percent": 100,
+}  # fmt: skip
+_OPEN = {
+    "state": "open", "since": "2026-11-30T20:15:04.000Z", "failure_rate": 0.833, "calls": 12, "next_probe_s": 7.4,
+    "last_error": "provider_server_error", "admits_percent": 0,
+}  # fmt: skip
+
 # By operation and status.
 ANSWERS: Mapping[tuple[str, int], Mapping[str, object]] = {
     ("createTask", 202): {**WAITING, "queue_position": None},
@@ -67,7 +76,10 @@ ANSWERS: Mapping[tuple[str, int], Mapping[str, object]] = {
     },
     ("listProviders", 200): {
         "data": [{"provider": "wan", "adapter": "dashscope", "enabled": True, "models": ["sim-image"], "in_flight": 2,
-                  "waiting": 0, "max_in_flight": 5}],
+                  "waiting": 3, "max_in_flight": 5, "pause": {"paused_for_s": 0.0, "why": None},
+                  "breaker": {"submit_image": _OPEN, "submit_video": _CLOSED, "observe": _CLOSED, "fetch": _CLOSED},
+                  "credential": {"alias": "DASHSCOPE_API_KEY", "state": "in_use", "why": None},
+                  "health": {"healthy": True, "misses": 0, "why": None}}],
     },
     ("getStatus", 200): {
         "queues": [{"type": "image", "waiting": 4, "running": 2, "cap": 15, "oldest_waiting_s": 3.5}],

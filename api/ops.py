@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flask import Response, request
 
-from api import auth, shapes
+from api import auth, shapes, standing
 from api.errors import Problem, error_wire, not_found
 from api.openapi import MODEL_ID, section, serves
 from api.parts import parts
@@ -75,7 +75,7 @@ def list_providers() -> Response:
     """List providers."""
     with auth.signed_in(None) as (uow, _):
         lines = reads.lines(uow)
-    settings = parts().settings
+    settings, found = parts().settings, standing.standings(parts())
     data = [
         {
             "provider": name,
@@ -85,6 +85,7 @@ def list_providers() -> Response:
             "in_flight": sum(row["running"] for row in lines if row["provider"] == name),
             "waiting": sum(row["waiting"] for row in lines if row["provider"] == name),
             "max_in_flight": one.max_in_flight,
+            **found[name],
         }
         for name, one in settings.providers.items()
     ]

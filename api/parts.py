@@ -22,6 +22,8 @@ from models.contract import ModelBounds, Presets
 from models.db import Database, Row, UnitOfWork
 from models.settings import Route, Settings, SettingsError
 from providers import catalogue
+from providers.breaker import Shared
+from providers.gate import Dam, Gate
 from providers.kv import Kv
 from providers.port import Provider
 from providers.storage import Storage
@@ -81,6 +83,8 @@ class Parts:
     db: Database
     kv: Kv
     providers: Mapping[str, Provider]
+    dam: Dam
+    gates: Mapping[str, Gate]
     presets: Presets
     storage: Storage
     readiness: Readiness
@@ -105,12 +109,15 @@ class Parts:
         url = settings.env.database_url
         db = Database(url, pool=_POOL, wait_s=_WAIT_S, statement_s=_STATEMENT_S)
         kv = Kv(settings.env.redis_url)
+        dam = Dam.build(Shared(kv.client), settings.providers)
         parts = cls(
             settings=settings,
             db=db,
             kv=kv,
             readiness=Readiness(url, db, kv),
             providers=catalogue(settings),
+            dam=dam,
+            gates=dam.gates(settings.providers),
             presets=presets,
             storage=Storage(settings.results.url, settings.env.data_dir),
         )

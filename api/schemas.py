@@ -12,12 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from api.errors import Problem, invalid
+from api import routing
+from api.errors import invalid
 from api.parts import Parts, draw
 from models.checks import check_fields, check_types
 from models.contract import FIELDS, OPTIONS, FieldError, FieldSpec, Invalid, Kind, Priority, Role, resolve
 from models.fields import in_order, pointer
-from models.settings import ModelSettings, Route, Settings
+from models.settings import ModelSettings, Settings
 
 ORDER_ID_MAX = 128
 METADATA_PAIRS, METADATA_KEY_MAX, METADATA_VALUE_MAX = 16, 40, 500
@@ -28,7 +29,6 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 _PRIORITIES = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 PRIORITY_NAMES = {number: str(name) for name, number in _PRIORITIES.items()}
-_RETRY_LATER_S = 30
 
 
 def _row(name: str, type_: str, doc: str, **more: object) -> FieldSpec:
@@ -102,8 +102,10 @@ def wanted(body: Mapping[str, object], parts: Parts) -> Wanted:
         raise invalid(in_order(errors))
     model = _model(body, kind, parts.settings, errors)
     unknown = any(error.pointer == "/model" and error.code == "not_one_of" for error in errors)
-    route, why = _route(body, model, parts.settings, errors) if model else (None, "")
-    bounds = parts.bounds(route) if route else None
+    choice = routing.choose(body.get("provider"), kind, model[1], parts) if model else routing.NOBODY
+    if choice.stranger:
+        errors.append(_fault("provider", "not_one_of", "does not serve this model", allowed={"values": choice.names}))
+    bounds = parts.bounds(choice.route) if choice.route else None
     effective: Mapping[str, object] = {}
     adjustments: list[Mapping[str, object]] = []
     if bounds is None:
@@ -119,14 +121,15 @@ def wanted(body: Mapping[str, object], parts: Parts) -> Wanted:
         close = difflib.get_close_matches(str(body.get("model"))[:_NAME_MAX], parts.settings.models, n=3, cutoff=0.4)
         raise invalid(in_order(errors), close if unknown else None)
     assert model is not None  # else there is an error
-    if route is None:
-        raise _nobody(model)
+    if choice.problem is not None:
+        raise choice.problem
+    assert choice.route is not None  # else there is a problem
     name, made = model
     return Wanted(
         type=kind,
         model=name,
-        provider=route.name,
-        provider_model=route.model,
+        provider=choice.route.name,
+        provider_model=choice.route.model,
         order_id=str(body.get("order_id") or ""),
         priority=_PRIORITIES[Priority(str(body.get("priority") or Priority.NORMAL))],
         input={k: v for k, v in asked.items() if v is not None},
@@ -136,7 +139,7 @@ def wanted(body: Mapping[str, object], parts: Parts) -> Wanted:
         deadline_s=_deadline_s(body, kind, parts.settings),
         price_micros=made.price_micros,
         currency=made.currency,
-        why=why,
+        why=choice.why,
     )
 
 
@@ -212,30 +215,6 @@ def _model(
         errors.append(_fault("model", "inconsistent", detail, allowed={"values": names}))
         return None
     return name, known
-
-
-def _route(
-    body: Mapping[str, object], model: tuple[str, ModelSettings], settings: Settings, errors: list[FieldError]
-) -> tuple[Route | None, str]:
-    """Who makes it, and why: the pinned provider, else the first of the model's that is switched on."""
-    able = [route for route in model[1].providers if settings.providers[route.name].enabled]
-    pinned = body.get("provider")
-    if not isinstance(pinned, str):
-        return (able[0], "first enabled") if able else (None, "")
-    mine = [route for route in able if route.name == pinned]
-    if not mine and pinned not in {route.name for route in model[1].providers}:
-        names = [route.name for route in model[1].providers]
-        errors.append(_fault("provider", "not_one_of", "does not serve this model", allowed={"values": names}))
-    return (mine[0], "pinned by the caller") if mine else (None, "")
-
-
-def _nobody(model: tuple[str, ModelSettings]) -> Problem:
-    return Problem(
-        "capacity-exhausted",
-        "No provider of this model takes tasks at the moment.",
-        headers={"Retry-After": str(_RETRY_LATER_S)},
-        upstream_name=model[1].providers[0].name,
-    )
 
 
 def _deadline_s(body: Mapping[str, object], kind: Kind, settings: Settings) -> int:

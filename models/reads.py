@@ -195,6 +195,12 @@ def lines(uow: UnitOfWork) -> Sequence[Row]:
     )
 
 
+def live_by_provider(uow: UnitOfWork) -> Mapping[str, int]:
+    """How many PENDING and RUNNING tasks each provider has."""
+    rows = uow.all("select provider, count(*) as n from tasks where status in ('PENDING', 'RUNNING') group by provider")
+    return {row["provider"]: row["n"] for row in rows}
+
+
 def ended(uow: UnitOfWork, hours: int) -> Mapping[str, int]:
     """How many tasks ended in each final state in the last `hours`."""
     rows = uow.all(

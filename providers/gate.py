@@ -26,6 +26,7 @@ from providers.pace import Credentials, Health, Pace, Places, Rate, RetryShare
 from providers.port import CancelAnswer, Capabilities, FindAnswer, Job, Outcome, Provider, ProviderError
 
 PATIENCE_S = 1.0  # how long a call may wait for its place in the bucket with a worker's thread in hand
+PROBE_EVERY_S = 10.0  # between two probes of a provider's health
 _TRIAL_S = 30.0  # how long a task waits for a refused credential before it looks again
 _REFUSED = frozenset({FailureKind.PROVIDER_AUTH, FailureKind.PROVIDER_QUOTA})
 
@@ -51,7 +52,7 @@ class Dam:
             places=Places(shared),
             retries=RetryShare(shared),
             credentials=Credentials(shared),
-            health=Health(shared),
+            health=Health(shared, every_s=PROBE_EVERY_S),
         )
 
     def gates(self, providers: Mapping[str, ProviderSettings]) -> dict[str, Gate]:
@@ -59,6 +60,14 @@ class Dam:
         return {
             name: Gate(provider=name, credential=one.api_key_env or name, dam=self) for name, one in providers.items()
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hold:
+    """Why a provider should be given nothing new, in words that follow "since", and for how many seconds at least."""
+
+    why: str
+    wait_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +87,29 @@ class Gate:
         """
         if self.dam.credentials.dead(self.provider, [self.credential]):
             return _TRIAL_S
-        paused_s = self.dam.pace.standing(self.provider, self.credential).paused_for_s
+        paused_s = self.paused_s()
         state = self.dam.breaker.states([self.provider]).get((self.provider, circuit(operation, kind)))
         return max(paused_s, (state.next_probe_s or 0.0) if state else 0.0)
+
+    def refuses(self, kind: Kind) -> Hold | None:
+        """Why a new task of `kind` should go elsewhere; None: it may come. Takes and changes nothing.
+
+        A vendor that asked for a pause refuses nobody: its tasks wait. Nor does a circuit that is due for its probe.
+        """
+        dead = self.dam.credentials.dead(self.provider, [self.credential])
+        if dead:
+            return Hold(why=f"the vendor refuses its credential ({dead[self.credential]})", wait_s=_TRIAL_S)
+        condition = self.dam.health.conditions([self.provider])[self.provider]
+        if not condition.healthy:
+            return Hold(why=f"it does not answer ({condition.why})", wait_s=PROBE_EVERY_S)
+        state = self.dam.breaker.states([self.provider]).get((self.provider, circuit("submit", kind)))
+        if state is not None and state.next_probe_s:
+            return Hold(why=f"it is failing ({state.last_error})", wait_s=state.next_probe_s)
+        return None
+
+    def paused_s(self) -> float:
+        """What is left of a pause that the vendor asked for; 0.0: none."""
+        return self.dam.pace.standing(self.provider, self.credential).paused_for_s
 
     @contextlib.contextmanager
     def call(self, operation: str) -> Iterator[None]:

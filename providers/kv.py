@@ -70,6 +70,11 @@ class Kv:
             storage = RedisStorage(url, connection_pool=client.connection_pool, key_prefix=_PREFIX)
             self._limiter = SlidingWindowCounterRateLimiter(storage)
 
+    @property
+    def client(self) -> Redis | None:
+        """The one client, for what else is shared through it; None: there is no Redis."""
+        return self._client
+
     def ping(self) -> bool:
         """Whether Redis answers, asked now."""
         try:

@@ -1,0 +1,167 @@
+"""The dam as callers and operators see it: who is held back, who is refused for it, and what the line does about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from providers.gate import Gate
+from tests.conftest import MakeSettings
+from tests.service import FOX, TOML, Got, Service, running
+
+pytest_plugins = ("tests.service_fixtures",)
+
+CLIP = {"type": "video", "prompt": "a boat"}
+KEY = "DASHSCOPE_API_KEY"
+
+
+def gate(service: Service, provider: str = "wan") -> Gate:
+    """The gate of a provider as every process has it."""
+    return service.parts.gates[provider]
+
+
+def trip(service: Service, provider: str = "wan", operation: str = "submit_image") -> None:
+    """Ten failures, as calls would report them."""
+    breaker = service.parts.dam.breaker
+    for _ in range(10):
+        breaker.report(provider, operation, ok=False, probe=False, kind="provider_server_error")
+
+
+def miss(service: Service, provider: str) -> None:
+    """Three probes that come to nothing."""
+    for _ in range(3):
+        service.parts.dam.health.miss(provider, "provider_unreachable")
+
+
+def standing(service: Service, provider: str = "wan") -> dict[str, Any]:
+    """A provider's line of /v1/providers."""
+    listed = service.get("/v1/providers").json["data"]
+    return next(one for one in listed if one["provider"] == provider)
+
+
+def why(service: Service, answer: Got) -> str:
+    """Why a task's provider was chosen, from its history."""
+    assert answer.status_code == 202, answer.text
+    events = service.get(f"/v1/tasks/{answer.json['task_id']}/history").json["events"]
+    return str(events[0]["detail"]["why"])
+
+
+# --- /v1/providers ---
+
+
+def test_a_quiet_provider_is_shown_as_it_is(service: Service) -> None:
+    found = standing(service)
+    assert set(found["breaker"]) == {"submit_image", "submit_video", "observe", "fetch"}
+    assert found["breaker"]["observe"] == {
+        "state": "closed", "since": None, "failure_rate": 0.0, "calls": 0, "last_error": None, "next_probe_s": None,
+        "admits_percent": 100,
+    }  # fmt: skip
+    assert found["pause"] == {"paused_for_s": 0.0, "why": None}
+    assert found["credential"] == {"alias": KEY, "state": "in_use", "why": None}
+    assert found["health"] == {"healthy": True, "misses": 0, "why": None}
+
+
+def test_what_is_wrong_with_a_provider_is_shown_with_its_reason(service: Service) -> None:
+    trip(service)
+    gate(service).dam.pace.pause("wan", KEY, 20, "provider_rate_limited")
+    gate(service).dam.credentials.kill("wan", KEY, "provider_quota")
+    miss(service, "wan")
+    found = standing(service)
+    submit = found["breaker"]["submit_image"]
+    assert (submit["state"], submit["failure_rate"], submit["calls"]) == ("open", 1.0, 10)
+    assert (submit["last_error"], submit["admits_percent"]) == ("provider_server_error", 0)
+    assert 0 < submit["next_probe_s"] <= 10
+    assert found["breaker"]["submit_video"]["state"] == "closed"
+    assert 15 < found["pause"]["paused_for_s"] <= 20
+    assert found["pause"]["why"] == "provider_rate_limited"
+    assert found["credential"] == {"alias": KEY, "state": "out", "why": "provider_quota"}
+    assert found["health"] == {"healthy": False, "misses": 3, "why": "provider_unreachable"}
+    assert "sk-for-tests" not in service.get("/v1/providers").text
+    assert standing(service, "spare")["health"]["healthy"] is True
+
+
+def test_without_redis_nothing_is_made_up_and_nothing_fails(make_settings: MakeSettings) -> None:
+    for service in running(make_settings(TOML, WEIR_REDIS_URL="redis://127.0.0.1:9/0")):
+        found = standing(service)
+        assert (found["breaker"], found["pause"], found["health"]) == (None, None, None)
+        assert found["credential"] == {"alias": KEY, "state": "unknown", "why": None}
+        assert service.post().json["provider"] == "wan"
+
+
+# --- who is refused ---
+
+
+@pytest.fixture(params=["failing", "away", "refused credential"])
+def held(request: pytest.FixtureRequest, service: Service) -> Service:
+    """An API whose provider `wan` takes nothing, for each of the reasons."""
+    if request.param == "failing":
+        trip(service)
+        trip(service, operation="submit_video")
+    elif request.param == "away":
+        miss(service, "wan")
+    else:
+        gate(service).dam.credentials.kill("wan", KEY, "provider_auth")
+    return service
+
+
+def test_a_held_provider_is_passed_over_and_the_event_says_why(held: Service) -> None:
+    answer = held.post()
+    assert answer.json["provider"] == "spare"
+    assert why(held, answer).startswith("next in order; not wan, since ")
+
+
+def test_when_every_provider_is_held_nothing_is_accepted(held: Service) -> None:
+    answer = held.post(CLIP, idem="k")
+    assert (answer.status_code, answer.json["code"]) == (503, "capacity_exhausted")
+    assert answer.json["upstream_name"] == "wan"
+    assert 1 <= int(answer.headers["Retry-After"]) <= 33
+    assert held.count() == 0
+    assert held.rung() == []
+
+
+def test_a_pinned_provider_that_is_held_is_refused_by_its_name(held: Service) -> None:
+    answer = held.post({**FOX, "provider": "wan"})
+    assert (answer.status_code, answer.json["upstream_name"]) == (503, "wan")
+    assert held.post({**FOX, "provider": "spare"}).status_code == 202
+
+
+def test_a_fault_in_the_request_is_said_before_that_nobody_takes_it(held: Service) -> None:
+    assert held.post({**CLIP, "duration_s": 7.5}).status_code == 422
+
+
+def test_a_replay_is_answered_whatever_became_of_the_provider(service: Service) -> None:
+    first = service.post(CLIP, idem="k")
+    trip(service, operation="submit_video")
+    again = service.post(CLIP, idem="k")
+    assert (again.status_code, again.json["task_id"]) == (202, first.json["task_id"])
+    service.become(first.json["task_id"], "FAILED", certain=True)
+    restarted = service.post(CLIP, idem="k")
+    assert (restarted.status_code, restarted.json["attempt"]) == (202, 2)
+
+
+def test_a_paused_or_full_provider_refuses_nobody(service: Service) -> None:
+    gate(service).dam.pace.pause("wan", KEY, 20, "provider_rate_limited")
+    assert why(service, service.post(CLIP)) == "first enabled"
+    service.sql("update tasks set status = 'RUNNING', stage = 'generating'")
+    assert service.post(CLIP).status_code == 202
+
+
+def test_a_paused_or_full_provider_is_passed_over_where_another_has_room(
+    service: Service, make_settings: MakeSettings
+) -> None:
+    gate(service).dam.pace.pause("wan", KEY, 20, "provider_rate_limited")
+    assert why(service, service.post()) == "next in order; not wan, since the vendor asked for a pause"
+    gate(service).dam.pace.resume("wan", KEY)
+    for tight in running(make_settings(TOML.replace("max_in_flight = 100", "max_in_flight = 2"))):
+        chosen = [tight.post().json["provider"] for _ in range(9)]
+        assert chosen == ["wan"] * 2 + ["spare"] * 4 + ["wan"] * 3, "both full: the first again, and tasks wait"
+
+
+def test_a_circuit_that_is_due_for_its_probe_lets_a_request_in(service: Service) -> None:
+    trip(service, operation="submit_video")
+    assert service.post(CLIP).status_code == 503
+    assert service.parts.kv.client is not None
+    service.parts.kv.client.hset("weir:breaker:wan:submit_video", "ends", 1)  # as if its time were over
+    assert standing(service)["breaker"]["submit_video"]["state"] == "open"
+    assert service.post(CLIP).status_code == 202
