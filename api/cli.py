@@ -21,6 +21,7 @@ from api.up_setup import Options
 from providers import sim as simulator
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_PORT = click.IntRange(1, 65535)
 
 
 @click.group(context_settings=_CONTEXT, epilog=example("weir up --demo"))
@@ -30,11 +31,17 @@ def main() -> None:
 
 
 @main.command(epilog=example("weir up --demo", "weir up --once --json --data /tmp/try"))
-@click.option("--port", type=click.IntRange(1, 65535), envvar="PORT", help="Port of the API (8000).")
-@click.option("--flower-port", type=click.IntRange(1, 65535), envvar="FLOWER_PORT", help="Port of Flower (5555).")
-@click.option("--sim-port", type=click.IntRange(1, 65535), help="Port of the simulator (9100).")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Folder that keeps everything (data).")
-@click.option("--demo/--no-demo", default=False, help="Make one image and one video through the API.")
+@click.option("--port", type=_PORT, envvar="PORT", show_default="8000", help="Port of the API.")
+@click.option("--flower-port", type=_PORT, envvar="FLOWER_PORT", show_default="5555", help="Port of Flower.")
+@click.option("--sim-port", type=_PORT, show_default="9100", help="Port of the simulator.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    show_default="WEIR_DATA, or data",
+    help="Folder that keeps everything.",
+)
+@click.option("--demo/--no-demo", default=False, show_default=True, help="Make one image and one video by the API.")
+@click.option("--yes", is_flag=True, help="Let the demo buy from a real vendor; else it asks the simulator only.")
 @click.option("--once", is_flag=True, help="Run the demo, say what came of it, stop. 0 only if both were delivered.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout: URL, key, ports, demo.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the logs of all processes.")
@@ -45,6 +52,7 @@ def up(  # noqa: PLR0913  one argument per option
     sim_port: int | None,
     data: Path | None,
     demo: bool,
+    yes: bool,
     once: bool,
     as_json: bool,
     verbose: bool,
@@ -61,6 +69,7 @@ def up(  # noqa: PLR0913  one argument per option
         data=data,
         demo=demo or once,
         once=once,
+        may_buy=yes,
         as_json=as_json,
         verbose=verbose,
     )
@@ -82,3 +91,14 @@ def sim(host: str, port: int) -> None:
 
 for command in (cli_tasks.tasks, cli_keys.keys, cli_db.db, cli_config.config, cli_doctor.doctor):
     main.add_command(command)
+
+
+def _whole_lines(group: click.Group) -> None:
+    """Lists of commands show each one's first paragraph whole; click cuts it at the width of one line."""
+    for command in group.commands.values():
+        command.short_help = command.short_help or (command.help or "").split("\n\n")[0].replace("\n", " ")
+        if isinstance(command, click.Group):
+            _whole_lines(command)
+
+
+_whole_lines(main)

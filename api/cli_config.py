@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from api.beside import beside_up
 from api.cli_output import example, settings_in_force
-from api.up_setup import beside_up
 from models.settings import Settings
 
 _PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)")
@@ -30,6 +30,9 @@ def config() -> None:
 def show(*, as_json: bool) -> None:
     """Show every setting in force: shipped file, your file, environment. Secrets are masked."""
     shown = masked(settings_in_force())
+    port = beside_up(os.environ).get("PORT", "")
+    if port.isdecimal():  # what the web process listens on before it looks at the file
+        shown["server"]["port"] = int(port)
     if as_json:
         click.echo(json.dumps(shown, ensure_ascii=False))
         return

@@ -11,10 +11,11 @@ from functools import partial
 
 import click
 
+from api.beside import beside_up
 from api.cli_http import Gateway, GatewayError
 from api.cli_output import example, first_line, json_option, settings_in_force
 from api.ports import holder, port_is_free
-from api.up_setup import InvalidSettingsError, beside_up
+from api.up_setup import InvalidSettingsError
 from models import migrations
 from models.db import TRANSIENT, Database
 from models.settings import Settings
@@ -70,7 +71,12 @@ def checks() -> Iterator[Check]:
 
 def _secret(settings: Settings) -> Iterator[Check]:
     if not settings.env.secret:
-        fix = 'export WEIR_SECRET="$(openssl rand -base64 48)", the same for every process'
+        kept = settings.env.data_dir / "secret"
+        fix = (
+            f'export WEIR_SECRET="$(cat {kept})", which `weir up` has made'
+            if kept.exists()
+            else 'run `weir up`, which makes one; or export WEIR_SECRET="$(openssl rand -base64 48)" for every process'
+        )
         yield Check(name="secret", ok=False, found="WEIR_SECRET is not set", fix=fix)
 
 
@@ -160,7 +166,7 @@ def _workers(settings: Settings) -> Iterator[Check]:
         return
     taken = {queue["name"] for queues in replies.values() for queue in queues}
     lonely = [name for name in _QUEUES if name not in taken]
-    fix = f"celery -A tasks worker -Q {','.join(lonely)} -P threads -E" if lonely else ""
+    fix = f"`weir up`, or: celery -A tasks worker -Q {','.join(lonely)} -P threads -E" if lonely else ""
     found = f"no worker takes from {', '.join(lonely)}" if lonely else f"{len(replies)} workers, every queue has one"
     yield Check(name="workers", ok=not lonely, found=found, fix=fix)
 
@@ -179,7 +185,7 @@ def _keys(settings: Settings) -> Iterator[Check]:
 def _port(settings: Settings) -> Iterator[Check]:
     host, port = settings.server.host, int(beside_up(os.environ).get("PORT") or settings.server.port)
     if port_is_free(port, host):
-        yield Check(name="port", ok=None, found=f"{port} is free: the API does not run here")
+        yield Check(name="port", ok=None, found=f"{port} is free: the API does not run here; `weir up` runs it")
         return
     try:
         Gateway(url=f"http://127.0.0.1:{port}").get("/livez")

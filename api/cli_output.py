@@ -15,8 +15,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from api.beside import beside_up
 from api.cli_http import Gateway
-from api.up_setup import beside_up, load_settings
+from api.up_setup import load_settings
 from models.db import TRANSIENT, Database
 from models.settings import Settings
 

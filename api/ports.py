@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 HOST = "127.0.0.1"
+_NEAR = 100
 _LISTENS = "0A"  # the state in /proc/net/tcp
 
 
@@ -27,6 +28,12 @@ def port_is_free(port: int, host: str = HOST) -> bool:
         except OSError:
             return False
     return True
+
+
+def next_free_port(port: int, host: str, taken: Container[int]) -> int:
+    """The first one above `port` that could be listened on and is not among `taken`; any, if none is near."""
+    near = range(port + 1, min(port + _NEAR, 65_536))
+    return next((one for one in near if one not in taken and port_is_free(one, host)), 0) or free_port()
 
 
 def holder(port: int) -> str:

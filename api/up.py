@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,12 +20,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from api import up_demo, up_setup
+from api import beside, up_demo, up_setup
 from api.cli_http import FAILED, INTERRUPTED, Gateway, GatewayError
 from api.cli_output import first_line
 from api.embedded import EmbeddedServers
 from api.embedded_servers import Server, ServerError
-from api.ports import holder, port_is_free
+from api.ports import holder, next_free_port, port_is_free
 from api.processes import Child, last_lines, read_procfile, stop_all
 from api.up_setup import Plan
 from models import migrations
@@ -32,7 +33,9 @@ from models.db import TRANSIENT
 
 _READY_S = 90.0
 _STOP_S = 9.0  # for the Procfile's processes together; simulator and servers come after, all within 15
+_SIM_STOP_S = 3.0
 _LOOK_S = 0.2
+_TWICE_S = 1.0  # sooner than this, a second signal is the first once more: `timeout` sends it to us and to our group
 
 
 class StoppedError(BaseException):
@@ -53,7 +56,12 @@ class Tree:
     children: list[Child] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
     ready: bool = False
-    stopping: bool = False
+    stopping_since: float | None = None  # of time.monotonic
+
+    def stop(self) -> None:
+        """From now on a signal kills, unless it is the echo of the first."""
+        if self.stopping_since is None:
+            self.stopping_since = time.monotonic()
 
     def check(self) -> None:
         """Raise ProcessEndedError if anything has ended."""
@@ -79,13 +87,13 @@ def up(options: up_setup.Options, environ: Mapping[str, str]) -> int:
     Raises click.ClickException for what the caller can mend: settings, taken ports, a server that does not start.
     """
     plan = up_setup.plan(options, environ)
-    _check_ports(plan)
+    _check_ports(plan, beside.unmarked(environ))
     tree = Tree()
     with _signals(tree):
         try:
             with ExitStack() as stack:
-                stack.callback(_say_stopped, plan)
-                code = _run(plan, tree, stack, environ)
+                stack.callback(_say_stopped, plan, tree)
+                code = _run(plan, tree, stack)
                 if not options.once:
                     plan.say("", "Ctrl-C stops everything; the data stays.")
                     _watch(tree, plan)
@@ -96,9 +104,9 @@ def up(options: up_setup.Options, environ: Mapping[str, str]) -> int:
             raise click.ClickException(str(exc)) from None
 
 
-def _run(plan: Plan, tree: Tree, stack: ExitStack, environ: Mapping[str, str]) -> int:
+def _run(plan: Plan, tree: Tree, stack: ExitStack) -> int:
     """Start everything, say where it is, run the demo; the exit code so far."""
-    stack.callback(_enter_stopping, tree)
+    stack.callback(tree.stop)
     _start_servers(plan, tree, stack)
     stack.callback(_stop_children, tree)
     if plan.simulator_port is not None:
@@ -110,10 +118,9 @@ def _run(plan: Plan, tree: Tree, stack: ExitStack, environ: Mapping[str, str]) -
         raise click.ClickException(f"the database cannot be reached: {first_line(exc)}") from None
     for name, command in read_procfile().items():
         _start(plan, tree, name, command)
-    key = up_setup.first_key(plan)
-    gateway = Gateway(url=plan.url, key=key)
-    _await_ready(gateway, tree)
-    plan.note(environ)
+    _await_ready(Gateway(url=plan.url), tree)
+    key = up_setup.first_key(plan)  # only now: whoever waits for the file finds the API ready
+    plan.note()
     stack.callback(plan.forget)
     tree.ready = True
     image, video, spare = plan.settings.workers.shares()
@@ -122,7 +129,7 @@ def _run(plan: Plan, tree: Tree, stack: ExitStack, environ: Mapping[str, str]) -
     plan.say("Flower", f"http://127.0.0.1:{plan.flower_port}, user and password {plan.environ['WEIR_FLOWER_AUTH']}")
     plan.say("Key", f"{key}, kept in {plan.data / 'key'}")
     plan.say("Logs", str(plan.data / "logs"))
-    outcomes = up_demo.run(gateway, plan, tree.check) if plan.options.demo else []
+    outcomes = up_demo.run(Gateway(url=plan.url, key=key), plan, tree.check) if plan.options.demo else []
     plan.say_json(key, outcomes)
     return FAILED if any(outcome.file is None for outcome in outcomes) else 0
 
@@ -175,49 +182,57 @@ def _watch(tree: Tree, plan: Plan) -> None:
         time.sleep(_LOOK_S)
 
 
-def _check_ports(plan: Plan) -> None:
-    """Raise naming everybody who has a port that we need, and how to take another."""
-    wanted = [("the API", plan.port, "--port"), ("Flower", plan.flower_port, "--flower-port")]
+def _check_ports(plan: Plan, environ: Mapping[str, str]) -> None:
+    """Raise naming everybody who has a port that we need, and the command that takes others."""
+    wanted = [("the API", plan.port, "port"), ("Flower", plan.flower_port, "flower_port")]
     if plan.simulator_port is not None:
-        wanted.append(("the simulator", plan.simulator_port, "--sim-port"))
-    faults = [
-        f"port {port}, for {what}, is taken by {holder(port)}: stop that, or choose another with {option}"
-        for what, port, option in wanted
-        if not port_is_free(port, plan.settings.server.host if what == "the API" else "127.0.0.1")
-    ]
+        wanted.append(("the simulator", plan.simulator_port, "sim_port"))
+    needed = {port for _, port, _ in wanted}
+    faults: list[str] = []
+    others: dict[str, int] = {}
+    for what, port, option in wanted:
+        host = plan.settings.server.host if what == "the API" else "127.0.0.1"
+        if not port_is_free(port, host):
+            flag = "--" + option.replace("_", "-")
+            faults.append(
+                f"port {port}, for {what}, is taken by {holder(port)}: stop that, or choose another with {flag}"
+            )
+            others[option] = next_free_port(port, host, needed)
+            needed.add(others[option])
     if faults:
-        raise click.ClickException("\n".join(faults))
-
-
-def _enter_stopping(tree: Tree) -> None:
-    tree.stopping = True
+        command = up_setup.command_line(
+            plan.options, others, program=sys.argv[0], config=environ.get("WEIR_CONFIG", "")
+        )
+        raise click.ClickException("\n".join([*faults, f"For example: {command}"]))
 
 
 def _stop_children(tree: Tree) -> None:
-    tree.stopping = True
+    tree.stop()
     simulator = [child for child in tree.children if child.name == "sim"]
     late = stop_all([child for child in tree.children if child.name != "sim"], within_s=_STOP_S)
-    late += stop_all(simulator, within_s=1.0)
+    late += stop_all(simulator, within_s=_SIM_STOP_S)
     if late:
         click.echo(f"killed, since they did not stop in time: {', '.join(late)}", err=True)
 
 
-def _say_stopped(plan: Plan) -> None:
+def _say_stopped(plan: Plan, tree: Tree) -> None:
     plan.echo_logs()
-    plan.say("Stopped", f"{plan.data} keeps the data")
+    if tree.children or tree.servers:  # a start that was refused has stopped nothing
+        plan.say("Stopped", f"{plan.data} keeps the data")
 
 
 @contextmanager
 def _signals(tree: Tree) -> Iterator[None]:
-    """The first Ctrl-C (SIGTERM, SIGHUP) asks, the second kills."""
+    """The first Ctrl-C (SIGTERM, SIGHUP) asks, a second one kills."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         del number, frame
-        if tree.stopping:
+        if tree.stopping_since is None:
+            tree.stop()
+            raise StoppedError
+        if time.monotonic() - tree.stopping_since > _TWICE_S:
             tree.kill()
             os._exit(INTERRUPTED)
-        tree.stopping = True
-        raise StoppedError
 
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from api.cli_http import Gateway, GatewayError
 
 if TYPE_CHECKING:
     from api.up_setup import Plan
+    from models.settings import Settings
 
 _WITHIN_S = 180.0
 _LOOK_S = 0.5
@@ -45,9 +46,12 @@ class Outcome:
 def run(gateway: Gateway, plan: Plan, check: Callable[[], None]) -> list[Outcome]:
     """Submit both, follow both, fetch both; `check` is called between looks and may raise."""
     start = time.monotonic()
-    outcomes = [_submit(gateway, kind, prompt) for kind, prompt in _PROMPTS.items()]
-    for outcome in outcomes:
-        plan.say("Demo", f"{outcome.type} {outcome.task_id} {outcome.seen or outcome.reason}")
+    outcomes = []
+    for kind, prompt in _PROMPTS.items():
+        skipped = why_skip(kind, plan.settings, plan.simulated, may_buy=plan.options.may_buy)
+        outcomes.append(Outcome(type=kind, reason=skipped) if skipped else _submit(gateway, kind, prompt))
+        outcome = outcomes[-1]
+        plan.say("Demo", " ".join(filter(None, (kind, outcome.task_id, outcome.seen or outcome.reason))))
     waiting = [outcome for outcome in outcomes if not outcome.reason]
     while waiting and time.monotonic() < start + _WITHIN_S:
         check()
@@ -63,6 +67,18 @@ def run(gateway: Gateway, plan: Plan, check: Callable[[], None]) -> list[Outcome
         outcome.reason = f"not finished in {_WITHIN_S:.0f} s"
         plan.say("Demo", f"{outcome.type} {outcome.task_id} {outcome.reason}")
     return outcomes
+
+
+def why_skip(kind: str, settings: Settings, simulated: Container[str], *, may_buy: bool) -> str:
+    """Why the demo should not make a `kind`, or "": only what the providers in `simulated` make costs nothing."""
+    model = next((one for one in settings.models.values() if one.type == kind and one.default), None)
+    if model is None:
+        return f"skipped: no default model for {kind} tasks is configured"
+    routes = [route.name for route in model.providers if settings.providers[route.name].enabled]
+    sellers = [name for name in routes if name not in simulated]
+    if sellers and not may_buy:
+        return f"skipped: {', '.join(sellers)} would be paid for it; `weir up --demo --yes` buys it"
+    return ""
 
 
 def _submit(gateway: Gateway, kind: str, prompt: str) -> Outcome:

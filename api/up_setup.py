@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from api import beside
 from api.cli_http import USAGE
 from api.embedded import write_private
 from api.processes import with_our_programs
@@ -30,9 +33,8 @@ if TYPE_CHECKING:
 
 SIMULATOR_PORT = 9100
 FLOWER_PORT = 5555
-_SIMULATOR_KEY = "sk-simulator"
 _USER = "local"
-_RUNNING = "up.json"
+_SHARED = ("PORT", "FLOWER_PORT", "IMAGE_SLOTS", "VIDEO_SLOTS", "DEFAULT_SLOTS")  # with other terminals, as all WEIR_*
 
 
 class InvalidSettingsError(click.ClickException):
@@ -51,6 +53,7 @@ class Options:
     data: Path | None = None
     demo: bool = False
     once: bool = False
+    may_buy: bool = False
     as_json: bool = False
     verbose: bool = False
 
@@ -65,6 +68,7 @@ class Plan:
     port: int
     flower_port: int
     simulator_port: int | None
+    simulated: frozenset[str]  # providers at the simulator: what they make costs nothing
     environ: dict[str, str]
     _logs: dict[Path, int] = field(default_factory=dict)
 
@@ -98,14 +102,16 @@ class Plan:
         }
         click.echo(json.dumps(line))
 
-    def note(self, environ: Mapping[str, str]) -> None:
-        """Keep, while it runs, what the children were told beyond `environ`: for `beside_up`."""
-        told = {name: value for name, value in self.environ.items() if environ.get(name) != value and name != "PATH"}
-        write_private(self.data / _RUNNING, json.dumps(told | {"WEIR_URL": self.url}) + "\n")
+    def note(self) -> None:
+        """Keep, while it runs, what its processes were told, vendors' keys among it: for other terminals."""
+        keys = {p.api_key_env for p in self.settings.providers.values()}
+        told = {n: v for n, v in self.environ.items() if n.startswith("WEIR_") or n in keys or n in _SHARED}
+        told.pop("WEIR_KEY", None)  # the command line's, and whoever set it has it
+        beside.note(self.data, {**self.settings.env.vendor_keys, **told, "WEIR_URL": self.url})
 
     def forget(self) -> None:
         """It does not run any more."""
-        (self.data / _RUNNING).unlink(missing_ok=True)
+        beside.forget(self.data)
 
     def follow(self, log: Path) -> None:
         """Show what is added to this log from now on, with --verbose."""
@@ -127,6 +133,7 @@ class Plan:
 
 def plan(options: Options, environ: Mapping[str, str]) -> Plan:
     """Everything decided and checked; makes the data folder. Raises click.ClickException for invalid settings."""
+    environ = beside.unmarked(environ)
     data = (options.data or Path(environ.get("WEIR_DATA") or "data")).absolute()
     (data / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
     given = _absolute(environ) | {"WEIR_DATA": str(data)}
@@ -134,18 +141,39 @@ def plan(options: Options, environ: Mapping[str, str]) -> Plan:
     if options.sim_port is not None:
         given["WEIR_CONFIG"] = str(_moved_simulator(given.get("WEIR_CONFIG", ""), data, options.sim_port))
     settings = load_settings(given)
-    there = {name for name, p in settings.providers.items() if _is_at(p.base_url, simulator_port)}
+    there = frozenset(name for name, p in settings.providers.items() if _is_at(p.base_url, simulator_port))
+    keys = _simulator_keys(settings, there)
     plan = Plan(
         options=options,
-        settings=settings,
+        settings=load_settings(given | keys),
         data=data,
         port=options.port or settings.server.port,
         flower_port=options.flower_port or FLOWER_PORT,
         simulator_port=simulator_port if there else None,
+        simulated=there,
         environ={},
     )
-    plan.environ = with_our_programs(given | _decided(plan) | _simulator_keys(settings, there))
+    plan.environ = with_our_programs(given | _decided(plan) | keys)
+    missing = plan.settings.missing_keys()
+    if missing:
+        raise InvalidSettingsError("\n".join(missing))
     return plan
+
+
+def command_line(options: Options, ports: Mapping[str, int], *, program: str, config: str) -> str:
+    """What to type for the same with other `ports`, by the options' names. `program`: as it was called."""
+    known = shutil.which(Path(program).name)
+    short = Path(program).is_absolute() and known is not None and Path(known).samefile(program)
+    words = [f"WEIR_CONFIG={shlex.quote(config)}"] if config else []
+    words += [Path(program).name if short else shlex.quote(program), "up"]
+    flags = {"--demo": options.demo and not options.once, "--once": options.once, "--yes": options.may_buy}
+    flags |= {"--json": options.as_json, "--verbose": options.verbose}
+    words += [flag for flag, on in flags.items() if on]
+    for name in ("port", "flower_port", "sim_port"):
+        port = ports.get(name) or getattr(options, name)
+        words += [f"--{name.replace('_', '-')}", str(port)] if port else []
+    words += ["--data", shlex.quote(str(options.data))] if options.data else []
+    return " ".join(words)
 
 
 def _absolute(environ: Mapping[str, str]) -> dict[str, str]:
@@ -170,20 +198,6 @@ def _decided(plan: Plan) -> dict[str, str]:
         "DEFAULT_SLOTS": str(spare),
     }
     return {name: value for name, value in decided.items() if value}
-
-
-def beside_up(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` with what a `weir up` over the same data folder uses, where nothing else is said.
-
-    So `weir keys create` in a second terminal finds the embedded servers, and `weir tasks list` the API.
-    """
-    data = Path(environ.get("WEIR_DATA") or "data").absolute()
-    try:
-        found: dict[str, str] = json.loads((data / _RUNNING).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return dict(environ)
-    said = {name.removesuffix("_FILE") for name, value in environ.items() if value}
-    return dict(environ) | {name: value for name, value in found.items() if name not in said}
 
 
 def load_settings(environ: Mapping[str, str]) -> Settings:
@@ -224,7 +238,9 @@ def _kept(path: Path, make: Callable[[], str]) -> str:
 def _simulator_keys(settings: Settings, there: AbstractSet[str]) -> dict[str, str]:
     """A made-up key for each provider at the simulator, by its variable; one that a real vendor shares stays."""
     real = {p.api_key_env for name, p in settings.providers.items() if name not in there}
-    return {env: _SIMULATOR_KEY for name in there if (env := settings.providers[name].api_key_env) and env not in real}
+    return {
+        env: beside.SIMULATOR_KEY for name in there if (env := settings.providers[name].api_key_env) and env not in real
+    }
 
 
 def _is_at(base_url: str, port: int) -> bool:
@@ -239,7 +255,7 @@ def _moved_simulator(config: str, data: Path, port: int) -> Path:
         text = source.read_text(encoding="utf-8")
     except OSError as exc:
         raise click.ClickException(f"WEIR_CONFIG: cannot read {config!r}: {exc.strerror}") from None
-    target = data / "up.toml"
+    target = beside.moved_config(data, port)
     moved = text.replace(f"127.0.0.1:{SIMULATOR_PORT}", f"127.0.0.1:{port}")
     fresh = target.with_suffix(f".{os.getpid()}")
     fresh.write_text(moved, encoding="utf-8")

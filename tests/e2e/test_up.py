@@ -139,10 +139,30 @@ def test_a_second_ctrl_c_ends_everything_at_once(data_dir: Path) -> None:
         told = running.ready()
         os.kill(running.child("-Q video"), signal.SIGSTOP)  # does not stop when asked
         running.process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        time.sleep(1.3)
         code, _, seconds = running.end()
         assert (code, seconds < 3) == (130, True)
         assert all(port_is_free(port) for port in told["ports"].values())
+
+
+def test_the_echo_of_a_ctrl_c_does_not_count_as_a_second(data_dir: Path) -> None:
+    with _up(data_dir) as running:
+        told = running.ready()
+        running.process.send_signal(signal.SIGINT)
+        time.sleep(0.1)  # `timeout` signals its child, and then the group that the child is in
+        code, said, _ = running.end()
+        assert code == 0
+        assert "killed" not in said
+        assert all(port_is_free(port) for port in told["ports"].values())
+
+
+def test_a_second_start_over_the_same_folder_is_refused_and_stops_nothing(standing: tuple[Up, dict[str, Any]]) -> None:
+    with _up(standing[0].data) as second:
+        _, said = second.process.communicate(timeout=30)
+    assert second.process.returncode == 1
+    assert f"is in use by process {standing[0].process.pid}" in said
+    assert "Stopped" not in said
+    assert _weir(standing, "tasks", "list").returncode == 0
 
 
 def test_a_process_that_dies_is_named_and_stops_everything(data_dir: Path) -> None:
@@ -167,7 +187,8 @@ def test_a_taken_port_names_who_has_it_and_the_way_out(data_dir: Path) -> None:
         _, said = up.process.communicate(timeout=30)
     assert up.process.returncode == 1
     assert f"is taken by pytest (process {os.getpid()})" in said or f"(process {os.getpid()})" in said
-    assert "--port" in said
+    assert f"weir up --json --port {taken.getsockname()[1] + 1}" in said
+    assert "Stopped" not in said
 
 
 def test_invalid_settings_end_with_code_2_before_anything_starts(data_dir: Path) -> None:
