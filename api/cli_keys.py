@@ -65,7 +65,7 @@ def list_(settings: Settings, database: Database, *, user: str | None, as_json: 
     with database.unit_of_work() as uow:
         rows = [dict(row) for row in accounts.list_keys(uow, user)]
     columns = ("id", "user", "name", "prefix", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at")
-    show(rows, columns, as_json=as_json)
+    show(rows, columns, as_json=as_json, spare=("created_at", "last_used_at", "name", "expires_at", "scopes"))
 
 
 @keys.command(epilog=example("weir keys revoke 0197b1c0-7a5e-7c3e-9b8a-0d6f5a1e2c3d"))

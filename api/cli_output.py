@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from api import cli_table
 from api.beside import beside_up
 from api.cli_http import Gateway
 from api.up_setup import load_settings
@@ -93,25 +92,24 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
-    """Rows as a table of `columns`, or each whole as a line of JSON."""
+def show(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    spare: Sequence[str] = (),
+    free: str = "",
+) -> None:
+    """Rows as a table of `columns`, or each whole as a line of JSON.
+
+    On a narrow terminal the columns in `spare` go, first to last; `free` names a last column of text that may wrap.
+    """
     if as_json:
         for row in rows:
             click.echo(json.dumps(row, default=str, ensure_ascii=False))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
-    Console().print(table)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="seconds")
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+    width = shutil.get_terminal_size().columns
+    head, *told = cli_table.lines(list(rows), columns, width=width, spare=spare, free=free)
+    click.secho(head, bold=True)
+    for line in told:
+        click.echo(line)

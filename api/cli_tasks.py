@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 
 from api.cli_http import Gateway
 from api.cli_output import api_options, example, json_option, show
+from api.cli_table import failure, money, words
 
 _COLUMNS = ("task_id", "type", "status", "model", "provider", "created_at", "finished_at")
 _STATUSES = ("PENDING", "RUNNING", "SUCCESS", "FAILED", "TIMEOUT", "CANCELED")
@@ -27,7 +30,7 @@ def tasks() -> None:
 def list_(gateway: Gateway, *, status: str | None, kind: str | None, limit: int, as_json: bool) -> None:
     """List the newest tasks."""
     body = gateway.get("/v1/tasks", status=status and status.upper(), type=kind, limit=limit).body
-    show(body["data"], _COLUMNS, as_json=as_json)
+    show(body["data"], _COLUMNS, as_json=as_json, spare=("provider", "finished_at", "model"))
 
 
 @tasks.command("show", epilog=example("weir tasks show task_01k2..."))
@@ -41,14 +44,25 @@ def show_(gateway: Gateway, *, task_id: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(task | {"history": history}, ensure_ascii=False))
         return
-    for name in (*_COLUMNS, "stage", "attempt", "upstream_call_count", "error", "cost"):
-        click.echo(f"{name.replace('_', ' '):<20} {task.get(name)}")
+    for name, value in _told(task):
+        click.echo(f"{name.replace('_', ' '):<20} {value}")
+    click.echo()
+    events = ("at", "reason", "from", "to", "stage", "version", "detail")
+    show(history["events"], events, as_json=False, spare=("version", "from", "stage"), free="detail")
+    click.echo()
+    columns = ("at", "ms", "provider", "operation", "verdict", "http_status", "error")
+    show(history["upstream_calls"], columns, as_json=False, spare=("provider", "http_status"), free="error")
+
+
+def _told(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is worth a line, in words."""
+    shown = ("stage", "attempt", "upstream_call_count", "cancel_requested_at", "risk")
+    for name in (*_COLUMNS, *shown):
+        yield name, words(task.get(name))
+    yield "error", failure(task.get("error"))
+    yield "cost", money(task["cost"])
     for output in task.get("outputs") or []:
-        click.echo(f"{'output':<20} {output['url']} {output['media_type']} {output['bytes']} bytes")
-    click.echo()
-    show(history["events"], ("at", "version", "reason", "from", "to", "stage"), as_json=False)
-    click.echo()
-    show(history["upstream_calls"], ("at", "ms", "provider", "operation", "verdict", "http_status"), as_json=False)
+        yield "output", f"{output['url']}  {output['media_type']}, {output['bytes']:,} bytes"
 
 
 @tasks.command(epilog=example("weir tasks cancel task_01k2..."))
