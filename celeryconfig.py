@@ -22,6 +22,7 @@ imports = (
     "tasks.waves",
     "tasks.sweep",
     "tasks.retention",
+    "tasks.probing",
     "tasks.signals",
 )  # no autodiscovery: it looks for other names
 task_queues = [Queue("image"), Queue("video"), Queue("default")]
@@ -30,6 +31,7 @@ task_routes = {
     "video.*": {"queue": "video"},
     "sweep": {"queue": "default"},
     "retention": {"queue": "default"},
+    "probe": {"queue": "default"},
 }
 task_default_queue = "default"  # a forgotten route must not land on a provider's queue
 task_create_missing_queues = False  # a mistyped queue fails at publish, not silently
@@ -57,6 +59,7 @@ beat_schedule = {
         "schedule": float(_settings.sweep.every_s),
         "options": {"queue": "default", "expires": 2 * _settings.sweep.every_s},
     },
+    "probe": {"task": "probe", "schedule": 10.0, "options": {"queue": "default", "expires": 10}},
     "retention": {"task": "retention", "schedule": 3600.0, "options": {"queue": "default", "expires": 3600}},
 }
 
