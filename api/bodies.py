@@ -7,6 +7,7 @@ import time
 from typing import NoReturn
 
 from flask import request
+from gunicorn.http.errors import ParseException  # type: ignore[import-untyped]  # ships no types
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from api.errors import Problem, too_large
@@ -35,6 +36,8 @@ def _read() -> bytes:
     """The bytes, at most MAX_BYTES of them."""
     try:
         raw = request.get_data(cache=False)
+    except ParseException:  # a chunk that says no size
+        raise Problem("malformed-request", "The body is not framed as HTTP asks.") from None
     except RequestEntityTooLarge:  # its Content-Length says so
         _discard()
         raise too_large() from None

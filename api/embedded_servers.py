@@ -237,6 +237,7 @@ class Postgres(Server):
             "max_connections": "200",
             "timezone": "UTC",
             "log_timezone": "UTC",
+            "log_min_error_statement": "panic",  # a statement that fails would be logged whole, prompt and all
         }
         if not self._place.durable:  # survives our crashes, not the machine's: for tests
             options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -54,7 +54,7 @@ class _Query:
                 self.fault(name, "unknown_field", "there is no such parameter")
             elif name in self.values and name != "status":
                 self.fault(name, "invalid_format", "must be given once")
-            elif "\0" in value or len(value) > 4096:
+            elif "\0" in name + value or len(value) > 4096:
                 self.fault(name, "invalid_format", "must not contain U+0000 nor be longer than 4096 characters")
             self.values[name] = value
 
@@ -86,7 +86,9 @@ class _Query:
             found = datetime.fromisoformat(value.strip().replace(" ", "+") if "T" in value else value)
         except ValueError:
             found = None
-        if found is None or found.tzinfo is None or not 1970 <= found.year < 9999:
+        if found is not None and found.tzinfo is not None and 1970 <= found.year < 9999:
+            found = found.astimezone(UTC)  # PostgreSQL refuses offsets beyond half a day
+        else:
             self.fault(name, "invalid_format", "must be a time such as 2026-11-30T20:15:05Z")
             return None
         return found

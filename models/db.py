@@ -15,6 +15,9 @@ from typing import Any, Self, cast
 
 from sqlalchemy import Engine, TextClause, create_engine, exc, text
 from sqlalchemy.engine import Connection, CursorResult, make_url
+from sqlalchemy.exc import IntegrityError
+
+__all__ = ["TRANSIENT", "Database", "IntegrityError", "Row", "UnitOfWork", "as_json"]
 
 Row = Mapping[str, Any]
 

@@ -41,6 +41,7 @@ class FailureKind(StrEnum):
     RESULT_MISSING = "result_missing"
     RESULT_UNAVAILABLE = "result_unavailable"
     RESULT_INVALID = "result_invalid"
+    STORAGE = "storage_unavailable"
     # ours
     DEADLINE = "deadline_exceeded"
     STUCK = "stuck"
@@ -98,6 +99,14 @@ FAILURES: Mapping[FailureKind, Facts] = {
     K.RESULT_MISSING: _doubt("The provider says done but names no result.", retryable=True),
     K.RESULT_UNAVAILABLE: _doubt("The result could not be fetched from the provider.", retryable=True),
     K.RESULT_INVALID: _doubt("What the provider delivered is not the result it names.", retryable=True),
+    K.STORAGE: Facts(
+        repeat=False,
+        breaker=False,
+        certain=False,
+        waits=True,
+        retryable=True,
+        message="The result is made and could not be stored yet.",
+    ),
     K.DEADLINE: _doubt("The task did not finish before its deadline.", breaker=False, retryable=True),
     K.STUCK: _doubt("The task stood still and was given up.", breaker=False, retryable=True),
     K.CREDENTIALS_GONE: _doubt("The credential that made the task was removed.", breaker=False),

@@ -6,6 +6,7 @@ else: a key counts from the end of its task, or from the start of the attempt wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from models.db import Row, UnitOfWork
@@ -26,8 +27,8 @@ def lock_timed_out(exc: BaseException) -> bool:
 
 
 _RECALL = """
-select t.id, t.user_id, t.type, t.status, t.stage, t.version, t.attempt, t.model, t.provider, t.order_id, t.priority,
-       t.input, t.effective, t.adjustments, t.metadata, t.progress, t.outputs, t.partial, t.missing, t.error_code,
+select t.id, t.user_id, t.key_id, t.type, t.status, t.stage, t.version, t.attempt, t.model, t.provider,
+       t.order_id, t.priority, t.input, t.effective, t.adjustments, t.metadata, t.progress, t.outputs, t.partial, t.missing, t.error_code,
        t.error_message, t.upstream_code, t.certain, t.risk, t.cost_micros, t.currency, t.upstream_call_count,
        t.retry_count, t.poll_count, t.failed_polls, t.last_error, t.created_at, t.claimed_at, t.started_at,
        t.finished_at, t.deadline_at, t.cancel_requested_at, t.fingerprint, now() as now,
@@ -57,17 +58,29 @@ def recall(uow: UnitOfWork, user_id: UUID, order_id: str, key: str, kept: Idempo
     )
 
 
-def count_active(uow: UnitOfWork, user_id: UUID) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Active:
+    """Live tasks: all of a user, and those of priority `high` that one key asked for."""
+
+    of_user: int
+    high_of_key: int
+
+
+def count_active(uow: UnitOfWork, user_id: UUID, key_id: UUID | None) -> Active:
     """A user's live tasks, those of this transaction included, with the user's row locked until its end.
 
     The lock makes concurrent requests of one user count one after the other. It is the one that does not collide
     with the foreign key of an insert: with FOR UPDATE two inserts would wait for each other.
     """
     uow.execute("select id from users where id = :user_id for no key update", user_id=user_id)
-    counted: int = uow.scalar(
-        "select count(*) from tasks where user_id = :user_id and status in ('PENDING', 'RUNNING')", user_id=user_id
+    row = uow.one(
+        """select count(*) as of_user, count(*) filter (where priority = 0 and key_id = :key_id) as high_of_key
+             from tasks where user_id = :user_id and status in ('PENDING', 'RUNNING')""",
+        user_id=user_id,
+        key_id=key_id,
     )
-    return counted
+    assert row is not None  # a count is one row
+    return Active(of_user=row["of_user"], high_of_key=row["high_of_key"])
 
 
 def count_replay(uow: UnitOfWork, id_: UUID) -> None:

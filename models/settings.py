@@ -76,6 +76,7 @@ class UserLimits:
 
     running: int = _num(3, 1, 1_000_000, "tasks RUNNING at one moment")
     active: int = _num(20, 1, 1_000_000, "tasks PENDING or RUNNING at one moment")
+    high_active: int = _num(5, 1, 1_000_000, "tasks of priority `high` PENDING or RUNNING at one moment, per API key")
     submits_per_minute: int = _num(60, 1, 1_000_000, "accepted or refused POST /v1/tasks a minute; replays are free")
 
 
@@ -170,7 +171,7 @@ class ProviderSettings:
 
     adapter: str = _text("", "which adapter speaks to it")
     base_url: str = _text("", "address without the API version, e.g. https://dashscope.aliyuncs.com")
-    api_key_env: str = _text("", "name of the environment variable with the key")
+    api_key_env: str = _text("", "name of the environment variable with the key, which must be set; empty: it needs none")
     max_in_flight: int = _num(5, 1, 1_000_000, "RUNNING tasks at one moment")
     requests_per_minute: int = _num(600, 1, 10_000_000, "calls of any kind a minute")
     connect_s: float = _num(4.0, 0.1, 60, "time-out of the connection, seconds")

@@ -151,7 +151,7 @@ def _bring_one(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
         return _stored(rt, row, n, url)
     except (StorageError, OSError) as exc:
         message = f"The result could not be stored ({type(exc).__name__})."
-        raise ProviderError(FailureKind.RESULT_UNAVAILABLE, message) from exc
+        raise ProviderError(FailureKind.STORAGE, message) from exc
 
 
 def _stored(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:

@@ -22,7 +22,7 @@ from providers.fetch import Downloads
 from providers.gate import Dam, Gate, Gated, behind
 from providers.kv import connect
 from providers.port import Provider
-from providers.storage import Storage
+from providers.storage import Storage, StorageError
 
 log = logging.getLogger("weir.runtime")
 
@@ -59,7 +59,7 @@ class Runtime:
         return backoff.Policy(min_s=plan.min_s, max_s=plan.max_s)
 
     def persist(self, write: Callable[[], T], within_s: float) -> T:
-        """`write()`, repeated while the database is away, for at most `within_s` seconds; then its error.
+        """`write()`, repeated for at most `within_s` seconds while database or storage are away; then its error.
 
         For what exists nowhere else: a vendor's receipt or verdict. `write` must be safe to repeat, since a
         connection that is cut inside COMMIT leaves it open whether it was done.
@@ -69,11 +69,11 @@ class Runtime:
         while True:
             try:
                 return write()
-            except TRANSIENT as exc:
+            except (*TRANSIENT, StorageError) as exc:
                 wait = backoff.countdown(tries, _PERSIST, self.jitter())
                 if time.monotonic() + wait > until:
                     raise
-                log.warning("the database is away (%s); the answer is kept and written again", type(exc).__name__)
+                log.warning("%s; the answer is kept and written again", type(exc).__name__)
                 tries += 1
                 time.sleep(wait)
 

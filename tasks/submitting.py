@@ -7,10 +7,11 @@ sent" and is never sent again blindly. No transaction is open during a call.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID, uuid4
 
 from models import backoff, line, store
-from models.db import TRANSIENT, Row, UnitOfWork
+from models.db import TRANSIENT, IntegrityError, Row, UnitOfWork
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
 from models.lifecycle import Change, Error, Reason, Stage, Status
@@ -113,10 +114,15 @@ def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequenc
     """Write what a submit came to, whatever it takes until the deadline, then see to what follows."""
     kind = Kind(row["type"])
     change = outcome_change(row, outcome, rt.settings.retries, rt.jitter(), _first_s(rt, row))
-    if isinstance(outcome, Accepted) and outcome.finished is not None:
-        change = fetching.begin(rt, row, outcome.finished, receipt=outcome.receipt)
     left_s = max(30.0, (row["deadline_at"] - row["now"]).total_seconds())
-    moved = rt.persist(lambda: _write(rt, row, version, change, outcome, calls), left_s)
+    if isinstance(outcome, Accepted) and outcome.finished is not None:
+        change = rt.persist(partial(fetching.begin, rt, row, outcome.finished, outcome.receipt), left_s)
+    try:
+        moved = rt.persist(lambda: _write(rt, row, version, change, outcome, calls), left_s)
+    except IntegrityError:  # the vendor named a job that is another task's: what it did with ours is not known
+        unsure = Uncertain(error=Error(kind=FailureKind.UNREADABLE, message="The receipt is another task's."))
+        change = outcome_change(row, unsure, rt.settings.retries, rt.jitter(), 0.0)
+        moved = rt.persist(lambda: _write(rt, row, version, change, unsure, calls), left_s)
     if moved is None:
         return
     if change.to is Status.RUNNING and change.fields["stage"] == Stage.FETCHING:

@@ -11,11 +11,15 @@ Nothing happens here but `install`.
 
 from __future__ import annotations
 
+import logging
+from queue import Empty
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.redis import Channel as KombuChannel
 from kombu.transport.redis import Transport as KombuTransport
+
+log = logging.getLogger("weir.transport")
 
 
 class Channel(KombuChannel):
@@ -26,6 +30,15 @@ class Channel(KombuChannel):
             raise ConnectionResetError("the connection to the broker was given up")
         params: dict[str, Any] = super()._connparams(asynchronous=asynchronous)  # type: ignore[misc]  # kombu's stubs do not know it
         return params
+
+    def _brpop_read(self, **options: Any) -> bool | None:  # noqa: ANN401  kombu's signature
+        """One message. What is no message of ours (not JSON, not an envelope) is dropped: it would end the worker."""
+        try:
+            read: bool | None = super()._brpop_read(**options)  # type: ignore[misc]  # same
+        except (ValueError, TypeError, KeyError) as exc:
+            log.error("something that is no message lay in a queue and was dropped (%s)", type(exc).__name__)  # noqa: TRY400  its text may quote it
+            raise Empty from None
+        return read
 
 
 class Transport(KombuTransport):

@@ -45,7 +45,7 @@ def test_a_key_is_unknown_under_another_secret(db: Database) -> None:
         assert accounts.find_caller(uow, SECRET + "x", key) is None
 
 
-@pytest.mark.parametrize("text", ["", "wk_", accounts.new_key(), "wk_" + "0" * 36, "\x00"])
+@pytest.mark.parametrize("text", ["", "wk_", "wk_" + "0" * 30 + "2C8GjS", "wk_" + "0" * 36, "\x00"])
 def test_what_was_never_issued_finds_nobody(db: Database, text: str) -> None:
     with db.unit_of_work() as uow:
         accounts.create_key(uow, SECRET, user="ann")

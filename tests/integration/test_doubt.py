@@ -110,3 +110,16 @@ def test_claim_of_somebody_else_is_not_answered_with_our_receipt(world: World) -
     late = Accepted(receipt="of an older call")
     submitting.settle(world.rt, {**row, "claimed_by": None}, row["version"] - 1, late, ())
     assert (world.row(id_)["receipt"], world.row(id_)["stage"]) == (None, "submitting")
+
+
+def test_receipt_that_is_another_tasks_is_no_receipt(world: World) -> None:
+    first, second = world.add(), world.add()
+    world.provider.on_submit = lambda _: Accepted(receipt="the same")
+    assert world.submit(first)["receipt"] == "the same"
+    row = world.submit(second)
+    assert (row["status"], row["error_code"], row["risk"], row["receipt"]) == (
+        "FAILED",
+        "submit_unconfirmed",
+        True,
+        None,
+    )

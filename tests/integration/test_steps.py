@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -12,6 +13,7 @@ from models.failures import FailureKind
 from models.fields import Kind
 from models.lifecycle import Canceled, Error, Failed, Finished, Missing, Output, Unknown, Unreadable, Working
 from providers.port import Accepted, CancelAnswer, FindAnswer, Job, NotAccepted, Outcome, Refused, Uncertain
+from providers.storage import StorageError
 from tests.conftest import MakeSettings
 from tests.scripted import done, png
 from tests.world import TOML, World
@@ -304,6 +306,24 @@ def test_unreachable_result_is_fetched_again_and_never_generated_again(world: Wo
     row = world.fetch(id_)
     assert (row["status"], row["error_code"], row["cost_micros"]) == ("FAILED", "result_unavailable", 0)
     assert (row["risk"], len(world.provider.submits)) == (True, 1)
+
+
+def test_storage_that_is_full_burns_no_try_and_loses_no_result(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    put_file = world.rt.storage.put_file
+
+    def full(*_args: object) -> NoReturn:
+        raise StorageError("no space left")
+
+    world.rt.storage.put_file = full  # type: ignore[method-assign,assignment]  # as a full disk answers
+    for _ in range(world.rt.settings.retries.fetch_attempts + 2):
+        row = world.fetch(id_)
+    assert (row["status"], row["stage"], row["fetch_tries"]) == ("RUNNING", "fetching", 0)
+    world.rt.storage.put_file = put_file  # type: ignore[method-assign]  # room again
+    assert world.fetch(id_)["status"] == "SUCCESS"
 
 
 def test_page_instead_of_a_picture_is_no_result(world: World) -> None:

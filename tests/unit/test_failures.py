@@ -13,6 +13,7 @@ K = FailureKind
 OPEN = {
     K.UNREADABLE, K.READ_TIMEOUT, K.SERVER_ERROR, K.SUBMIT_UNCONFIRMED, K.UPSTREAM_LOST, K.RESULT_MISSING,
     K.RESULT_UNAVAILABLE, K.RESULT_INVALID, K.DEADLINE, K.STUCK, K.CREDENTIALS_GONE, K.PROVIDER_GONE, K.INTERNAL,
+    K.STORAGE,
 }  # fmt: skip
 
 
@@ -41,9 +42,9 @@ def test_what_may_be_repeated_is_certain_and_worth_another_try(kind: FailureKind
 @pytest.mark.parametrize("kind", list(FailureKind))
 def test_what_waits_is_certain_worth_another_try_and_no_failure_of_the_provider(kind: FailureKind) -> None:
     facts = FAILURES[kind]
-    assert facts.waits is (kind in {K.RATE_LIMITED, K.HELD, K.PROVIDER_AUTH, K.PROVIDER_QUOTA})
+    assert facts.waits is (kind in {K.RATE_LIMITED, K.HELD, K.PROVIDER_AUTH, K.PROVIDER_QUOTA, K.STORAGE})
     if facts.waits:
-        assert (facts.certain, facts.retryable, facts.breaker) == (True, True, False)
+        assert (facts.certain, facts.retryable, facts.breaker) == (kind is not K.STORAGE, True, False)
 
 
 @pytest.mark.parametrize("kind", [K.INVALID_PARAMETER, K.CONTENT_FILTERED, K.PROVIDER_AUTH, K.PROVIDER_QUOTA])
