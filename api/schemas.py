@@ -197,24 +197,29 @@ def _model(
 ) -> tuple[str, ModelSettings] | None:
     """The model by its name, or the type's default; None with a fault noted, if there is no such or it is no name."""
     name = body.get("model")
+    names = [n for n, m in settings.models.items() if m.type == kind]
     if name is None:
         chosen = [(n, m) for n, m in settings.models.items() if m.type == kind and m.default]
         if not chosen:
-            errors.append(_fault("model", "required", f"there is no default model for {kind} tasks: name one"))
+            lacks = f"there is no default model for {kind} tasks: name one" if names else _none_of(kind)
+            errors.append(_fault("model", "required", lacks, allowed={"values": names}))
         return chosen[0] if chosen else None
     if not isinstance(name, str) or len(name) > _NAME_MAX:
         return None
     known = settings.models.get(name)
     if known is None:
-        names = [n for n, m in settings.models.items() if m.type == kind]
-        errors.append(_fault("model", "not_one_of", "there is no such model", allowed={"values": names}))
+        lacks = "there is no such model" if names else _none_of(kind)
+        errors.append(_fault("model", "not_one_of", lacks, allowed={"values": names}))
         return None
     if known.type != kind:
-        names = [n for n, m in settings.models.items() if m.type == kind]
         detail = f"this model makes {known.type}s and the task's type is {kind}: set type to {known.type}"
         errors.append(_fault("model", "inconsistent", detail, allowed={"values": names}))
         return None
     return name, known
+
+
+def _none_of(kind: Kind) -> str:
+    return f"no model for {kind} tasks is configured here: the operator adds one under [models]"
 
 
 def _deadline_s(body: Mapping[str, object], kind: Kind, settings: Settings) -> int:

@@ -171,7 +171,7 @@ class ProviderSettings:
 
     adapter: str = _text("", "which adapter speaks to it")
     base_url: str = _text("", "address without the API version, e.g. https://dashscope.aliyuncs.com")
-    api_key_env: str = _text("", "name of the environment variable with the key, which must be set; empty: it needs none")
+    api_key_env: str = _text("", "environment variable with the key, which must be set; empty: it needs none")
     max_in_flight: int = _num(5, 1, 1_000_000, "RUNNING tasks at one moment")
     requests_per_minute: int = _num(600, 1, 10_000_000, "calls of any kind a minute")
     connect_s: float = _num(4.0, 0.1, 60, "time-out of the connection, seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from typing import Any
@@ -17,7 +18,7 @@ from api import create_app, keys, openapi, schemas
 from api.errors import Problem
 from api.parts import Parts
 from models.contract import FIELDS, OPTIONS
-from models.settings import Settings
+from models.settings import ModelSettings, Settings
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,20 @@ def test_defaults_are_those_of_the_settings(parts: Parts) -> None:
     assert (image.model, image.provider, image.deadline_s, image.priority) == ("sim-image", "wan", 900, 1)
     assert (video.model, video.provider_model, video.deadline_s) == ("sim-video", "wan2.5-t2v-preview", 1800)
     assert (image.order_id, image.metadata, image.currency, image.price_micros) == ("", {}, "USD", 20000)
+
+
+def test_no_model_of_a_type_is_said_as_such_and_no_default_as_such(parts: Parts) -> None:
+    def said(models: dict[str, ModelSettings], **body: object) -> str:
+        settings = dataclasses.replace(parts.settings, models=models)
+        with pytest.raises(Problem) as caught:
+            wanted(dataclasses.replace(parts, settings=settings), type="video", **body)
+        rows: Any = caught.value.members["errors"]
+        return next(str(row["detail"]) for row in rows if row["pointer"] == "#/model")
+
+    image, video = parts.settings.models["sim-image"], parts.settings.models["sim-video"]
+    assert "no model for video tasks is configured" in said({"sim-image": image})
+    assert "no model for video tasks is configured" in said({"sim-image": image}, model="clips")
+    assert "no default model for video tasks" in said({"clips": dataclasses.replace(video, default=False)})
 
 
 @pytest.mark.parametrize(("name", "number"), [("high", 0), ("normal", 1), ("low", 2)])
