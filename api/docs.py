@@ -1,4 +1,4 @@
-"""/openapi.json, /docs (Swagger UI from our own files) and /problems/<slug>: what people read. No key, no foreign host.
+"""/, /openapi.json, /docs (Swagger UI from our own files) and /problems/<slug>: what people read. No key, no foreign host.
 
 The pages run under a Content-Security-Policy without any inline script; the start-up call is a file of its own.
 """
@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 
 import flask_swagger_ui
-from flask import Blueprint, Response, current_app, request, send_from_directory
+from flask import Blueprint, Response, current_app, redirect, request, send_from_directory
 from werkzeug.exceptions import NotFound
 
 from api.errors import CATALOGUE, dumps, not_found
@@ -27,6 +27,12 @@ _DOCUMENT = "weir-openapi"
 def publish(document: dict[str, object]) -> None:
     """Keep the finished document of the app being made, as the bytes that are served."""
     current_app.extensions[_DOCUMENT] = dumps(document)
+
+
+@blp.get("/")
+def home() -> Response:
+    """Who opens the address in a browser finds the documentation."""
+    return _page(redirect("/docs"))  # type: ignore[arg-type]  # Flask's redirect makes its own Response
 
 
 @blp.get("/openapi.json")

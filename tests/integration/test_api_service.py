@@ -218,6 +218,11 @@ def test_the_docs_page_needs_no_foreign_host_and_no_inline_script(service: Servi
     assert service.bare("/docs/..%2f__init__.py").status_code == 404
 
 
+def test_the_bare_address_leads_to_the_docs(service: Service) -> None:
+    home = service.bare("/")
+    assert (home.status_code, home.headers["Location"]) == (302, "/docs")
+
+
 def test_the_document_can_be_cached(service: Service) -> None:
     first = service.bare("/openapi.json")
     assert service.bare("/openapi.json", If_None_Match=first.headers["ETag"]).status_code == 304
