@@ -12,7 +12,7 @@ from uuid import UUID
 from models.db import Row, UnitOfWork
 from models.settings import Idempotency
 
-ASKED_S = 30  # a question that a caller brought about is under way for so long
+ASKED_S = 10  # a question that a caller brought about is under way for so long; then the sweep asks, too
 LOCK_TIMEOUT_S = 2  # how long a request waits for its twin, or for its user's row
 
 
@@ -28,8 +28,8 @@ def lock_timed_out(exc: BaseException) -> bool:
 
 _RECALL = """
 select t.id, t.user_id, t.key_id, t.type, t.status, t.stage, t.version, t.attempt, t.model, t.provider,
-       t.order_id, t.priority, t.input, t.effective, t.adjustments, t.metadata, t.progress, t.outputs, t.partial, t.missing, t.error_code,
-       t.error_message, t.upstream_code, t.certain, t.risk, t.cost_micros, t.currency, t.upstream_call_count,
+       t.order_id, t.priority, t.input, t.effective, t.adjustments, t.metadata, t.progress, t.outputs, t.partial,
+       t.missing, t.error_code, t.error_message, t.upstream_code, t.certain, t.risk, t.cost_micros, t.currency, t.upstream_call_count,
        t.retry_count, t.poll_count, t.failed_polls, t.last_error, t.created_at, t.claimed_at, t.started_at,
        t.finished_at, t.deadline_at, t.cancel_requested_at, t.fingerprint, now() as now,
        now() >= case

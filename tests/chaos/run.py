@@ -14,6 +14,7 @@ from pathlib import Path
 from api.embedded import EmbeddedServers
 from models import accounts, migrations
 from models.db import Database
+from models.intake import ASKED_S
 from tests.chaos import evidence, plan, verdict
 from tests.chaos.crowd import FINAL, Crowd
 from tests.chaos.rig import House
@@ -21,7 +22,8 @@ from tests.chaos.watch import Watch
 from tests.conftest import SECRET
 
 _SETTLE_S = 75.0  # after the last blow, at most
-_ASK_S = 12.0  # for the answer to a question about a TIMEOUT
+_ASK_S = 25.0  # for the answers to questions about a TIMEOUT, at most
+_ANSWER_S = 3.0  # for the last of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,17 +163,20 @@ def _settle(database_url: str, crowd: Crowd) -> None:
         with database.unit_of_work() as uow:
             rows = uow.all("select idempotency_key as key from tasks where status = 'TIMEOUT' and not certain")
         crowd.repeat([int(row["key"].rpartition("-")[2]) for row in rows])
-        _answered(database, min(time.monotonic() + _ASK_S, until + _ASK_S), len(rows))
+        if rows:
+            time.sleep(1)
+            _answered(database, time.monotonic() + _ASK_S)
 
 
-def _answered(database: Database, until: float, asked: int) -> None:
-    """Until nothing about those rows changes any more, for a second or two."""
-    last, since = -1, time.monotonic()
-    while asked and time.monotonic() < until and time.monotonic() - since < 4:
+def _answered(database: Database, until: float) -> None:
+    """Until no question is due any more, by a caller's ring or by the sweep, and the last has had time to be answered."""
+    due = """select count(*) from tasks
+              where status = 'TIMEOUT' and not certain and wake_at < now() + make_interval(secs => :soon_s)"""
+    quiet_since = time.monotonic()
+    while time.monotonic() < until and time.monotonic() - quiet_since < _ANSWER_S:
         with database.unit_of_work() as uow:
-            open_ = uow.scalar("select count(*) from tasks where status = 'TIMEOUT' and not certain")
-        if open_ != last:
-            last, since = open_, time.monotonic()
+            if uow.scalar(due, soon_s=ASKED_S + 1):
+                quiet_since = time.monotonic()
         time.sleep(0.25)
 
 

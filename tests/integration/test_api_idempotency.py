@@ -231,7 +231,7 @@ def test_a_timeout_in_doubt_has_the_vendor_asked_now_and_once(service: Service) 
     service.become(task_id, "TIMEOUT", error_code="deadline_exceeded", certain=False, wake_at="2099-01-01T00:00:00Z")
     again = service.post(idem="k")
     assert (again.status_code, again.json["status"]) == (200, "TIMEOUT")
-    soon = "select wake_at <= now() + interval '30 s' as soon from tasks"  # should the ring be lost
+    soon = "select wake_at <= now() + interval '10 s' as soon from tasks"  # should the ring be lost
     assert service.sql(soon)[0]["soon"]
     service.post(idem="k")
     assert sorted(service.rung()) == [f"{task_id}.1", f"{task_id}.2"]
