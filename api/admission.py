@@ -94,7 +94,7 @@ def _admit(caller: Caller, wish: Wanted, key: Key | None) -> Answer | Row | None
             id_ = _insert(uow, caller, wish, key)
             if id_ is None:
                 return None
-        _check_active(uow, caller)
+        _check_active(uow, caller, caller.key_id, wish.priority)
         fresh = reads.task(uow, caller.user_id, id_)
         assert fresh is not None  # this transaction has just written it
         uow.after_commit(partial(bell.ring, wish.type, "submit", id_, fresh["version"], priority=wish.priority))
@@ -126,16 +126,16 @@ def _in_progress() -> Problem:
     return Problem("idempotency-in-progress", detail, headers={"Retry-After": "1"})
 
 
-def _check_active(uow: UnitOfWork, caller: Caller) -> None:
+def _check_active(uow: UnitOfWork, caller: Caller, key_id: UUID | None, priority: int) -> None:
     """Raise Problem too-many-active-tasks, which rolls the transaction back, if there is one task too many."""
     try:
-        active = intake.count_active(uow, caller.user_id)
+        active = intake.count_active(uow, caller.user_id, key_id)
     except TRANSIENT as exc:
         if intake.lock_timed_out(exc):
             detail = "Too many of this user's requests are being accepted at this moment."
             raise Problem("service-unavailable", detail, headers={"Retry-After": "1"}) from exc
         raise
-    limits.check_active(caller, active)
+    limits.check_active(caller, active, high=priority == 0)
 
 
 def _again(caller: Caller, key: Key, row: Row) -> Answer:
@@ -176,7 +176,7 @@ def _restart(caller: Caller, key: Key, row: Row) -> Answer:
             intake.limit_lock_waits(uow)
             version = store.apply(uow, row["id"], row["version"], change)
             if version is not None:
-                _check_active(uow, caller)
+                _check_active(uow, caller, row["key_id"], row["priority"])
                 wake = partial(bell.ring, row["type"], "submit", row["id"], version, priority=row["priority"])
                 uow.after_commit(wake)
             now = recall(uow, caller, key)

@@ -89,7 +89,10 @@ CATALOGUE: Mapping[str, Entry] = {
         429, "Too many requests", "More requests a minute than allowed.", "yes, after `Retry-After` seconds"
     ),
     "too-many-active-tasks": _entry(
-        429, "Too many tasks at once", "As many tasks wait or run as the user may have.", "yes, when one has ended"
+        429,
+        "Too many tasks at once",
+        "As many tasks wait or run as the user, or this key of priority `high`, may have.",
+        "yes, when one has ended",
     ),
     "internal-error": _entry(
         500, "The server made a mistake", "A defect; its log has the `request_id`.", "yes, with the same key"

@@ -13,6 +13,7 @@ from flask import Response, g
 from api.errors import Problem
 from api.parts import parts
 from models.accounts import Caller
+from models.intake import Active
 from providers.kv import Allowance
 
 _MINUTE_S = 60
@@ -54,19 +55,26 @@ def _note(left: Allowance) -> None:
         g.create_left = left
 
 
-def check_active(caller: Caller, active: int) -> None:
-    """`active` live tasks, the new one included. Raises Problem too-many-active-tasks."""
-    limit = active_limit(caller)
-    g.active_left = (limit, max(0, limit - active))
-    if active > limit:
-        raise Problem(
-            "too-many-active-tasks",
-            f"{active - 1} tasks wait or run, and at most {limit} may.",
-            headers={"Retry-After": str(_ACTIVE_RETRY_S)},
-            violated_policies=["active"],
-            active=active - 1,
-            limit=limit,
-        )
+def check_active(caller: Caller, active: Active, *, high: bool) -> None:
+    """Hold live tasks, the new one included, against the caps; of priority `high` each key has one of its own.
+
+    Raises Problem too-many-active-tasks.
+    """
+    caps = [("active", active.of_user, active_limit(caller), "tasks wait or run")]
+    if high:
+        most = parts().settings.users.high_active
+        caps.append(("active-high", active.high_of_key, most, "tasks of priority high by this key wait or run"))
+    g.active_left = [(name, limit, max(0, limit - count)) for name, count, limit, _ in caps]
+    for name, count, limit, words in caps:
+        if count > limit:
+            raise Problem(
+                "too-many-active-tasks",
+                f"{count - 1} {words}, and at most {limit} may.",
+                headers={"Retry-After": str(_ACTIVE_RETRY_S)},
+                violated_policies=[name],
+                active=count - 1,
+                limit=limit,
+            )
 
 
 def headers(response: Response) -> Response:
@@ -76,10 +84,8 @@ def headers(response: Response) -> Response:
     if left is not None:
         policy = f'"create";q={left.limit};w={_MINUTE_S}'
         rows.append((left.remaining / left.limit, policy, f'"create";r={left.remaining};t={left.reset_s}'))
-    active: tuple[int, int] | None = g.get("active_left")
-    if active is not None:
-        limit, room = active
-        rows.append((room / limit, f'"active";q={limit};qu="concurrent-requests"', f'"active";r={room}'))
+    for name, limit, room in g.get("active_left", ()):
+        rows.append((room / limit, f'"{name}";q={limit};qu="concurrent-requests"', f'"{name}";r={room}'))
     if rows:
         rows.sort()
         response.headers["RateLimit-Policy"] = ", ".join(policy for _, policy, _ in rows)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from models import accounts
 from providers.gate import Gate
 from tests.conftest import MakeSettings
 from tests.service import FOX, TOML, Got, Service, running
@@ -165,3 +166,46 @@ def test_a_circuit_that_is_due_for_its_probe_lets_a_request_in(service: Service)
     service.parts.kv.client.hset("weir:breaker:wan:submit_video", "ends", 1)  # as if its time were over
     assert standing(service)["breaker"]["submit_video"]["state"] == "open"
     assert service.post(CLIP).status_code == 202
+
+
+# --- high priority is limited per key ---
+
+URGENT = {**FOX, "priority": "high"}
+TWO_HIGH = TOML.replace("[users]", "[users]\nhigh_active = 2\nactive = 5")
+
+
+def test_high_priority_has_a_cap_of_its_own_per_key(make_settings: MakeSettings) -> None:
+    for service in running(make_settings(TWO_HIGH)):
+        first = service.post(URGENT)
+        assert '"active-high";q=2;qu="concurrent-requests"' in first.headers["RateLimit-Policy"]
+        assert '"active-high";r=1' in first.headers["RateLimit"]
+        service.made(URGENT)
+        refused = service.post(URGENT, idem="k")
+        assert (refused.status_code, refused.json["code"]) == (429, "too_many_active_tasks")
+        assert refused.json["violated_policies"] == ["active-high"]
+        assert (refused.json["active"], refused.json["limit"]) == (2, 2)
+        assert refused.headers["RateLimit"].startswith('"active-high";r=0')
+        assert int(refused.headers["Retry-After"]) >= 1
+        normal = service.post()
+        assert normal.status_code == 202
+        assert "active-high" not in normal.headers["RateLimit-Policy"]
+        assert service.post(URGENT, who=service.bob).status_code == 202
+        assert service.post(URGENT, who=another_key(service)).status_code == 202
+        service.become(first.json["task_id"], "CANCELED")
+        assert service.post(URGENT, idem="k").status_code == 202  # a refusal is not remembered
+
+
+def test_a_restart_counts_against_the_key_that_asked_first(make_settings: MakeSettings) -> None:
+    for service in running(make_settings(TWO_HIGH)):
+        failed = service.made(URGENT, idem="k")
+        service.become(failed, "FAILED", certain=True)
+        service.made(URGENT)
+        service.made(URGENT)
+        refused = service.post(URGENT, idem="k", who=another_key(service))
+        assert (refused.status_code, refused.json["violated_policies"]) == (429, ["active-high"])
+
+
+def another_key(service: Service) -> str:
+    """A second key of ann's."""
+    with service.parts.db.unit_of_work() as uow:
+        return accounts.create_key(uow, service.parts.settings.env.secret, user="ann")[1]
