@@ -30,8 +30,8 @@ _RECALL = """
 select t.id, t.user_id, t.key_id, t.type, t.status, t.stage, t.version, t.attempt, t.model, t.provider,
        t.order_id, t.priority, t.input, t.effective, t.adjustments, t.metadata, t.progress, t.outputs, t.partial,
        t.missing, t.error_code, t.error_message, t.upstream_code, t.certain, t.risk, t.cost_micros, t.currency,
-       t.upstream_call_count, t.retry_count, t.poll_count, t.failed_polls, t.last_error, t.created_at, t.claimed_at, t.started_at,
-       t.finished_at, t.deadline_at, t.cancel_requested_at, t.fingerprint, now() as now,
+       t.upstream_call_count, t.retry_count, t.poll_count, t.failed_polls, t.last_error, t.created_at,
+       t.claimed_at, t.started_at, t.finished_at, t.deadline_at, t.cancel_requested_at, t.fingerprint, now() as now,
        now() >= case
            when t.status = 'SUCCESS' then t.finished_at + make_interval(days => :success_days)
            when t.finished_at is not null then t.finished_at + make_interval(hours => :ended_hours)
