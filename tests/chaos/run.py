@@ -169,7 +169,7 @@ def _settle(database_url: str, crowd: Crowd) -> None:
 
 
 def _answered(database: Database, until: float) -> None:
-    """Until no question is due any more, by a caller's ring or by the sweep, and the last has had time to be answered."""
+    """Until no question is due any more, by a caller's ring or by the sweep, and the last had time to be answered."""
     due = """select count(*) from tasks
               where status = 'TIMEOUT' and not certain and wake_at < now() + make_interval(secs => :soon_s)"""
     quiet_since = time.monotonic()
