@@ -392,12 +392,3 @@ def test_a_file_recorded_again_replaces_its_record(db: Database) -> None:
         store.record_assets(uow, [])
         rows = uow.all("select n, attempt, key, bytes, removed_at is null as there from assets order by n")
     assert [tuple(r.values()) for r in rows] == [(0, 2, "b.png", 9, True), (1, 1, "2026/01/a.png", 68, False)]
-
-
-@pytest.mark.parametrize("text", ["im\0age", "half \ud800 pair"])
-def test_text_that_postgresql_refuses_never_keeps_a_verdict_from_being_written(db: Database, text: str) -> None:
-    with db.unit_of_work() as uow:
-        id_ = factories.add_task(uow, Status.RUNNING)
-        fields = {"error_code": "provider_error", "error_message": text, "upstream_usage": {text: [text]}}
-        change = Change(reason=Reason.REFUSED, to=Status.FAILED, fields=fields, detail={"why": text})
-        assert store.apply(uow, id_, 1, change) == 2
