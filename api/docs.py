@@ -1,4 +1,4 @@
-"""/, /openapi.json, /docs (Swagger UI from our own files) and /problems/<slug>: what people read. No key, no foreign host.
+"""Root, /openapi.json, /docs (Swagger UI from our own files), /problems/<slug>: for people. No key, no foreign host.
 
 The pages run under a Content-Security-Policy without any inline script; the start-up call is a file of its own.
 """
