@@ -76,6 +76,8 @@ class Job:
     canceled_at: float = math.inf
     later: dict[str, list[Fault]] = field(default_factory=dict)
     """Faults waiting for the next calls about this job, by operation."""
+    settled: bool = False
+    """Whether its end has been taken off its account's count."""
 
     def state(self, now: float) -> State:
         """Return where the job is at `now`."""
@@ -167,8 +169,9 @@ class _Account:
         """Take what has ended by itself off the count."""
         while self.ends and self.ends[0][0] <= now:
             ends_at, _, job = heapq.heappop(self.ends)
-            # A job that was moved has a later entry of its own.
-            if job.canceled_at == math.inf and job.ends_at == ends_at:
+            # A job that was moved has another entry, at another time or at the same.
+            if job.canceled_at == math.inf and job.ends_at == ends_at and not job.settled:
+                job.settled = True
                 self.live -= 1
 
 

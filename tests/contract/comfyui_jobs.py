@@ -1,4 +1,4 @@
-"""Jobs, an adapter with short limits and a scripted server, shared by the tests of the ComfyUI adapter."""
+"""Jobs, an adapter that repeats nothing and a scripted server, shared by the tests of the ComfyUI adapter."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def adapter(
     settings = ProviderSettings(
         adapter="comfyui",
         base_url=url,
-        connect_s=1,
-        submit_read_s=1,
-        query_read_s=1,
+        connect_s=5,
+        submit_read_s=5,
+        query_read_s=5,
         workflows=workflows or {},
     )
     quick = Retries(reads=0, async_submit=0)
