@@ -17,6 +17,7 @@ from rich.cells import cell_len
 
 _GAP = "  "
 _LEAST = 24  # cells that free text should have
+_SAID = {"what": "", "why": ""}  # their values are sentences already
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
 
 
@@ -55,7 +56,9 @@ def words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name.replace('_', ' ')} {words(inner)}" for name, inner in value.items())
+        return ", ".join(
+            f"{_SAID.get(name, name.replace('_', ' ') + ' ')}{words(inner)}" for name, inner in value.items()
+        )
     if isinstance(value, list | tuple):
         return ", ".join(map(words, value))
     text = str(value)

@@ -66,6 +66,7 @@ def test_a_chinese_character_takes_two_cells() -> None:
         (0, "0"),
         (["a", "b"], "a, b"),
         ({"wait_s": 3.5, "code": None}, "wait s 3.5, code -"),
+        ({"why": "first enabled", "provider": "wan"}, "first enabled, provider wan"),
         (datetime(2026, 11, 30, 20, 30, 5, 123, tzinfo=UTC), "2026-11-30 20:30:05Z"),
         ("2026-11-30T20:30:05Z", "2026-11-30 20:30:05Z"),
     ],
