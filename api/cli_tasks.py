@@ -1,4 +1,4 @@
-"""`weir tasks`: tasks as their owner sees them, over the HTTP API."""
+"""`weir tasks`: tasks as their owner sees them, over the HTTP API; what is at risk, on the database (cli_risk.py)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from api.cli_http import Gateway
 from api.cli_output import api_options, example, json_option, show
+from api.cli_risk import list_risks, resolve
 from api.cli_table import failure, money, words
 
 _COLUMNS = ("task_id", "type", "status", "model", "provider", "created_at", "finished_at")
@@ -21,14 +22,20 @@ def tasks() -> None:
     """List, show and cancel tasks."""
 
 
-@tasks.command("list", epilog=example("weir tasks list --status FAILED --limit 50"))
+@tasks.command("list", epilog=example("weir tasks list --status FAILED --limit 50", "weir tasks list --risk"))
 @click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only these.")
 @click.option("--type", "kind", type=click.Choice(("image", "video")), help="Only these.")
 @click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Newest first.")
+@click.option("--risk", is_flag=True, help="Of all users, what may have cost money for nothing; for operators.")
 @json_option
 @api_options
-def list_(gateway: Gateway, *, status: str | None, kind: str | None, limit: int, as_json: bool) -> None:
+def list_(gateway: Gateway, *, status: str | None, kind: str | None, limit: int, risk: bool, as_json: bool) -> None:
     """List the newest tasks."""
+    if risk:
+        if status or kind:
+            raise click.UsageError("--risk goes with --limit only")
+        list_risks(limit=limit, as_json=as_json)
+        return
     body = gateway.get("/v1/tasks", status=status and status.upper(), type=kind, limit=limit).body
     show(body["data"], _COLUMNS, as_json=as_json, spare=("provider", "finished_at", "model"))
 
@@ -73,3 +80,6 @@ def cancel(gateway: Gateway, *, task_id: str, as_json: bool) -> None:
     """Cancel a task; one that runs is canceled once the vendor confirms it."""
     answer = gateway.delete(f"/v1/tasks/{task_id}")
     show([answer.body], ("task_id", "status", "cancel_requested_at"), as_json=as_json)
+
+
+tasks.add_command(resolve)

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -22,6 +22,7 @@ _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RANDOM, _CHECK = 30, 6
 PREFIX = "wk_"
 SCOPES = ("tasks:write", "tasks:read", "webhooks:write", "usage:read", "admin")
+LIMITS = ("running_limit", "active_limit", "submits_per_minute")
 DEFAULT_SCOPES = ("tasks:write", "tasks:read", "webhooks:write", "usage:read")
 
 
@@ -152,3 +153,26 @@ def revoke_key(uow: UnitOfWork, key_id: UUID) -> bool:
     """Revoke a key now; True also if it was revoked before, False if there is none."""
     sql = "update api_keys set revoked_at = coalesce(revoked_at, now()) where id = :id returning id"
     return uow.scalar(sql, id=key_id) is not None
+
+
+def list_users(uow: UnitOfWork, name: str | None = None) -> Sequence[Row]:
+    """Users by name, or the one called `name`: limits of their own (null: the configuration's) and live tasks now."""
+    return uow.all(
+        """select u.id, u.name as user, u.running_limit, u.active_limit, u.submits_per_minute, u.created_at,
+                  count(t.id) filter (where t.status = 'RUNNING') as running, count(t.id) as active
+             from users u left join tasks t on t.user_id = u.id and t.status in ('PENDING', 'RUNNING')
+            where cast(:name as text) is null or u.name = :name group by u.id order by u.name""",
+        name=name,
+    )
+
+
+def set_limits(uow: UnitOfWork, name: str, limits: Mapping[str, int | None]) -> bool:
+    """Give a user limits of its own from now on, by column; None: the configuration's again. False: no such user.
+
+    Raises ValueError for a column that is no limit.
+    """
+    strange = sorted(limits.keys() - set(LIMITS))
+    if strange or not limits:
+        raise ValueError(f"limits are {', '.join(LIMITS)}; not {', '.join(strange) or 'none'}")
+    sets = ", ".join(f"{column} = :{column}" for column in sorted(limits))
+    return uow.scalar(f"update users set {sets} where name = :name returning id", name=name, **limits) is not None  # noqa: S608  columns of LIMITS

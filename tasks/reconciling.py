@@ -7,13 +7,14 @@ receipt. A TIMEOUT row: the vendor may have finished, and billed, after we gave 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from models import store
 from models.db import Row
 from models.failures import FailureKind
 from models.fields import Kind
-from models.lifecycle import Canceled, Error, Failed, Finished, Observation, Reason, Stage, Status, Unknown
+from models.lifecycle import Canceled, Change, Error, Failed, Finished, Observation, Reason, Stage, Status, Unknown
 from providers.calls import recorded
 from providers.port import Call, FindAnswer, Provider
 from tasks import fetching, moves, submitting
@@ -37,8 +38,26 @@ def _after_timeout(rt: Runtime, row: Row) -> None:
         # The deadline may have come while the bytes were on their way. What is here, or can still be fetched, is paid
         # for; the vendor may have forgotten it by now, or (where its answer brought the bytes) can never tell.
         items, error = fetching.bring(rt, row, row["upstream_outputs"] or ())
-        here = [item for item in items if "stored" in item]
-        seen = None if items and len(here) == len(items) else _ask(rt, row)
+        seen = None if items and all("stored" in item for item in items) else _ask(rt, row)
+    conclude(rt, row, seen, calls, items=items, error=error)
+
+
+def conclude(  # noqa: PLR0913  what is known of a row, and who found it out
+    rt: Runtime,
+    row: Row,
+    seen: Observation | None,
+    calls: Sequence[Call],
+    *,
+    items: Sequence[fetching.Item] = (),
+    error: Error | None = None,
+    by: str = "",
+) -> None:
+    """Write what the vendor's word means for a task that was given up, if it settles it.
+
+    `items`: its outputs as far as they are known, `error`: why one could not be fetched, `by`: who brought this about,
+    for the event.
+    """
+    here = [item for item in items if "stored" in item]
     match seen:
         case Finished(outputs=outputs) if outputs:  # late, but paid for; with links that are fresh
             plan = fetching.begin(rt, row, seen).fields
@@ -49,17 +68,18 @@ def _after_timeout(rt: Runtime, row: Row) -> None:
             here = [item for item in items if "stored" in item]
         case Finished(missing=(first, *_)) if not here:  # done, and none of it can be had
             error = Error(kind=first.kind, message=first.message, upstream_code=first.upstream_code)
-            return _end(rt, row, error, calls)
+            return _end(rt, row, error, calls, by)
         case Failed() if not here:
-            return _end(rt, row, seen.error, calls)
+            return _end(rt, row, seen.error, calls, by)
         case Canceled() if not here:
-            return _end(rt, row, Error(kind=FailureKind.UPSTREAM_CANCELED), calls)
+            return _end(rt, row, Error(kind=FailureKind.UPSTREAM_CANCELED), calls, by)
         case Unknown() if not here:
-            return _end(rt, row, Error(kind=FailureKind.UPSTREAM_LOST), calls)
+            return _end(rt, row, Error(kind=FailureKind.UPSTREAM_LOST), calls, by)
     # A link that failed this once is asked about again: what is delivered now is all that will ever be delivered.
     later = error is not None and row["wake_at"] is not None and not isinstance(seen, Failed | Canceled | Unknown)
     if here and not later:
-        fetching.finish(rt, row, fetching.ending(row, items, error, reason=Reason.RECONCILED), items, calls)
+        change = fetching.ending(row, items, error, reason=Reason.RECONCILED)
+        fetching.finish(rt, row, _said(change, by), items, calls)
         return None
     # Still working, unreadable, not to be found or not to be fetched: the sweep has set the next time to ask, if any.
     with rt.db.unit_of_work() as uow:
@@ -89,5 +109,9 @@ def _find(provider: Provider, row: Row) -> str | None:
     return None if isinstance(answer, FindAnswer) else answer
 
 
-def _end(rt: Runtime, row: Row, error: Error, calls: Sequence[Call]) -> None:
-    moves.apply(rt, row, row["version"], moves.failed(error, reason=Reason.RECONCILED), calls)
+def _end(rt: Runtime, row: Row, error: Error, calls: Sequence[Call], by: str) -> None:
+    moves.apply(rt, row, row["version"], _said(moves.failed(error, reason=Reason.RECONCILED), by), calls)
+
+
+def _said(change: Change, by: str) -> Change:
+    return replace(change, detail={**change.detail, "by": by}) if by else change
