@@ -168,7 +168,7 @@ class Task(Open):
     adjustments = _list(Adjustment, "where the two differ, and why")
     progress = _number("0 to 1; null when the vendor gives none", null=True)
     queue_position = _whole("1: next in its provider's line", null=True)
-    eta_s = _whole("seconds; from the last 100 of the model, null when unknown", null=True)
+    eta_s = _whole("seconds left of a RUNNING task, from how long others took; null when unknown", null=True)
     outputs = _list(Output, "what was delivered")
     partial_ = fields.Boolean(required=True, data_key="partial", metadata=_said("fewer outputs than asked"))
     missing = _list(Missing, "why")

@@ -58,7 +58,8 @@ class Typical:
 class Places:
     """Who stands where in the lines. Ranking a line costs as much as it is long, so one ranking serves a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, user_cap: int) -> None:
+        self._user_cap = user_cap
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[float, Mapping[UUID, int]]] = {}
 
@@ -69,7 +70,7 @@ class Places:
             at, places = self._known.get(line, (-math.inf, {}))
         age = time.monotonic() - at
         if age > _PLACES_TTL_S or (row["id"] not in places and age > _PLACES_MISS_S):
-            places = reads.waiting(uow, *line)
+            places = reads.waiting(uow, *line, self._user_cap)
             with self._lock:
                 self._known[line] = (time.monotonic(), places)
         return places.get(row["id"])
@@ -88,8 +89,8 @@ class Parts:
     presets: Presets
     storage: Storage
     readiness: Readiness
+    places: Places
     typical: Typical = field(default_factory=Typical)
-    places: Places = field(default_factory=Places)
 
     @classmethod
     def build(cls, settings: Settings) -> Parts:
@@ -119,6 +120,7 @@ class Parts:
             dam=dam,
             gates=dam.gates(settings.providers),
             presets=presets,
+            places=Places(settings.users.running),
             storage=Storage(settings.results.url, settings.env.data_dir),
         )
         parts.check_routes()

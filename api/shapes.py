@@ -15,11 +15,12 @@ from flask import Response, request
 from api.errors import dumps
 from api.parts import parts
 from api.schemas import PRIORITY_NAMES
-from models import ids
+from models import ids, learning, pollplan
 from models.db import Row, UnitOfWork
 from models.failures import FAILURES, FailureKind
 from models.fields import FIELDS, OPTIONS, Kind
-from models.lifecycle import LIVE, Status
+from models.lifecycle import LIVE, Stage, Status
+from tasks.pacing import bucket_of
 
 _OUTPUT = ("media_type", "width", "height", "duration_s", "bytes", "sha256", "seed")
 
@@ -122,16 +123,24 @@ def _error(row: Row) -> dict[str, object] | None:
 
 
 def standing(uow: UnitOfWork, row: Row) -> tuple[int | None, int | None]:
-    """(queue_position, eta_s): the place of what waits, the seconds left of what runs; None where nobody can know."""
+    """(queue_position, eta_s): the place of what waits, the seconds left of what runs; None where nobody can know.
+
+    The time left is the median of what others of the same provider, model and size had left at this age; where too few
+    are known, the usual time of the model less what has passed.
+    """
     if row["status"] == Status.PENDING:
         return parts().places.of(uow, row), None
     if row["status"] != Status.RUNNING or row["claimed_at"] is None:
         return None, None
-    typical = parts().typical.seconds(uow, row["model"])
-    if typical is None:
-        return None, None
-    left = typical - (row["now"] - row["claimed_at"]).total_seconds()
-    return None, math.ceil(left) if left > 0 else None  # later than usual: no number is honest
+    if row["stage"] == Stage.FETCHING:
+        return None, None  # a file's own time, which nothing is learned of
+    elapsed_s = (row["now"] - row["claimed_at"]).total_seconds()
+    bucket = bucket_of(row)
+    left = pollplan.eta_s(learning.load(uow, [bucket])[bucket], elapsed_s)
+    if left is None:
+        typical = parts().typical.seconds(uow, row["model"])
+        left = None if typical is None else typical - elapsed_s
+    return None, math.ceil(left) if left is not None and left > 0 else None  # later than usual: no number is honest
 
 
 def retry_after_s(type_: str, eta_s: int | None = None) -> int:

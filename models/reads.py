@@ -17,10 +17,10 @@ from models.fairness import AGEING_S
 
 # What a task's JSON is made of; the vendor's links and the caller's key stay in the row.
 _SHOWN = """
-id, type, status, stage, version, attempt, model, provider, order_id, priority, input, effective, adjustments, metadata,
-progress, outputs, partial, missing, error_code, error_message, upstream_code, certain, risk, cost_micros, currency,
-upstream_call_count, retry_count, poll_count, failed_polls, last_error, created_at, claimed_at, started_at, finished_at,
-deadline_at, cancel_requested_at, now() as now
+id, type, status, stage, version, attempt, model, provider, provider_model, order_id, priority, input, effective,
+adjustments, metadata, progress, outputs, partial, missing, error_code, error_message, upstream_code, certain, risk,
+cost_micros, currency, upstream_call_count, retry_count, poll_count, failed_polls, last_error, created_at,
+claimed_at, started_at, finished_at, deadline_at, cancel_requested_at, now() as now
 """
 
 
@@ -150,19 +150,21 @@ with running as (
       from tasks t where t.status = 'PENDING' and t.provider = :provider and t.type = :type
 ), waiting as (
     select c.id, c.class,
-           coalesce(r.n, 0) + row_number() over (partition by c.user_id order by c.class, c.id) as turn
-      from classed c left join running r using (user_id)
+           coalesce(r.n, 0) + row_number() over (partition by c.user_id order by c.class, c.id) as turn,
+           coalesce(u.running_limit, :user_cap) as cap
+      from classed c join users u on u.id = c.user_id left join running r using (user_id)
 )
-select id from waiting order by class, turn, id
+select id from waiting order by turn > cap, class, turn, id
 """
 
 
-def waiting(uow: UnitOfWork, provider: str, kind: str) -> Mapping[UUID, int]:
+def waiting(uow: UnitOfWork, provider: str, kind: str, user_cap: int) -> Mapping[UUID, int]:
     """The 1-based place of every PENDING task of one provider and type, in fairness.choose's order.
 
-    Ranks, not promises: a cap may hold one task back and let a later one of somebody else pass.
+    Tasks that may start only once another of their own user has ended, since the user has as many running as the cap
+    allows (`user_cap` where the user has none of its own), stand behind all that need no such thing.
     """
-    rows = uow.all(_LINE, provider=provider, type=kind, ageing=AGEING_S)
+    rows = uow.all(_LINE, provider=provider, type=kind, ageing=AGEING_S, user_cap=user_cap)
     return {row["id"]: n for n, row in enumerate(rows, start=1)}
 
 
