@@ -55,12 +55,12 @@ def own_servers(data_dir: Path) -> Iterator[EmbeddedServers]:
         yield running
 
 
-def _submit(live: Live, n: int, **more: object) -> list[str]:
+def _submit(live: Live, n: int, *, about: str = "fox", **more: object) -> list[str]:
     """`n` tasks, posted side by side; their ids."""
     gateway = live.gateway()
 
     def one(i: int) -> str:
-        body: dict[str, object] = {"prompt": f"fox {i}", "seed": i, "width": 512, "height": 512} | more
+        body: dict[str, object] = {"prompt": f"{about} {i}", "seed": i, "width": 512, "height": 512} | more
         return str(gateway.post("/v1/tasks", body).body["task_id"])
 
     with ThreadPoolExecutor(16) as pool:
@@ -156,6 +156,19 @@ def test_all_workers_killed_at_once_resume_where_they_were(live: Live) -> None:
     live.kill(*WORKERS, "beat")
     live.start(*WORKERS, "beat")
     _holds(live, 50)
+
+
+def test_rolling_restart_of_every_process_loses_and_doubles_nothing(live: Live) -> None:
+    live.start()
+    live.sim("/_sim/config", {"image_s": [3, 8], "video_s": [3, 8], "share_media": True})
+    _submit(live, 30)
+    for name in ("web", *WORKERS, "beat"):
+        assert live.stop(name, within_s=30) == [], f"{name} did not stop when it was asked to"
+        live.start(name)
+        if name != "web":
+            _submit(live, 5, about=name)
+    _holds(live, 50)
+    assert _states(live) == {"SUCCESS": 50}, "a process that is asked to stop finishes what it has in hand"
 
 
 def _holds(live: Live, n: int) -> None:
