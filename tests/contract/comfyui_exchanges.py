@@ -16,6 +16,7 @@ PAYLOADS = Path(__file__).parent / "payloads" / "comfyui"
 RECORDED = Path(__file__).parents[3] / "shared" / "providers" / "recorded" / "comfyui"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _COUNTER = re.compile(r"_\d{5}_\.")
+_MONTH = re.compile(r"/20\d\d-\d\d\b")
 _TEMP = re.compile(r"ComfyUI_temp_[a-z]{5}")
 _LIST = re.compile(r"not in \[.*\]")
 # Traces, dumps and texts for people; and which node it was that a sampler's clock had come to.
@@ -167,5 +168,5 @@ def alike(value: object) -> object:
 
 
 def _worded(text: str) -> str:
-    text = _UUID.sub("<id>", text)
+    text = _MONTH.sub("/<year>-<month>", _UUID.sub("<id>", text))  # a prefix may ask for the date of the day
     return _LIST.sub("not in [...]", _TEMP.sub("ComfyUI_temp_<word>", _COUNTER.sub("_<n>_.", text)))
