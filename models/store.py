@@ -262,6 +262,17 @@ def adopt_receipt(uow: UnitOfWork, id_: UUID, attempt: int, receipt: str) -> Non
     )
 
 
+def keep_outputs(uow: UnitOfWork, id_: UUID, version: int, outputs: Sequence[Mapping[str, object]]) -> None:
+    """Note what is known of the outputs of a task that has ended, for the next question about it. No transition."""
+    uow.execute(
+        """update tasks set upstream_outputs = cast(:outputs as jsonb)
+            where id = :id and version = :version and finished_at is not null""",
+        id=id_,
+        version=version,
+        outputs=as_json(list(outputs)),
+    )
+
+
 _ASSET = """
 insert into assets (task_id, n, attempt, key, media_type, bytes, sha256, width, height, duration_s, expires_at)
 values (:task_id, :n, :attempt, :key, :media_type, :bytes, :sha256, :width, :height, :duration_s,

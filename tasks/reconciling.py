@@ -60,10 +60,7 @@ def conclude(  # noqa: PLR0913  what is known of a row, and who found it out
     here = [item for item in items if "stored" in item]
     match seen:
         case Finished(outputs=outputs) if outputs:  # late, but paid for; with links that are fresh
-            plan = fetching.begin(rt, row, seen).fields
-            row = {**row, "missing": plan["missing"]}
-            with recorded() as more:
-                items, error = fetching.bring(rt, row, plan["upstream_outputs"])  # type: ignore[arg-type]
+            row, items, error, more = _bring_fresh(rt, row, seen, here)
             calls = [*calls, *more]
             here = [item for item in items if "stored" in item]
         case Finished(missing=(first, *_)) if not here:  # done, and none of it can be had
@@ -84,7 +81,22 @@ def conclude(  # noqa: PLR0913  what is known of a row, and who found it out
     # Still working, unreadable, not to be found or not to be fetched: the sweep has set the next time to ask, if any.
     with rt.db.unit_of_work() as uow:
         moves.record(uow, row, calls)
+        if items:
+            store.keep_outputs(uow, row["id"], row["version"], items)
     return None
+
+
+def _bring_fresh(
+    rt: Runtime, row: Row, seen: Finished, here: Sequence[fetching.Item]
+) -> tuple[Row, list[fetching.Item], Error | None, Sequence[Call]]:
+    """Fetch by the links the vendor gives now what is not here yet; the row with what it says is missing."""
+    plan = fetching.begin(rt, row, seen).fields
+    row = {**row, "missing": plan["missing"]}
+    kept = {item["place"]: item for item in here}
+    fresh: Sequence[fetching.Item] = plan["upstream_outputs"]  # type: ignore[assignment]  # as begin makes them
+    with recorded() as calls:
+        items, error = fetching.bring(rt, row, [kept.get(item["place"], item) for item in fresh])
+    return row, items, error, calls
 
 
 def _ask(rt: Runtime, row: Row) -> Observation | None:

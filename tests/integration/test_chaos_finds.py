@@ -236,6 +236,18 @@ def test_link_that_fails_after_the_deadline_has_as_many_chances_as_there_are_que
     assert (row["status"], row["partial"]) == ("SUCCESS", True)
 
 
+def test_part_that_one_question_brought_home_is_there_at_the_next(world: World) -> None:
+    id_ = world.add(count=2)
+    world.submit(id_)
+    world.sql("update tasks set deadline_at = now() where id = :id", id=id_)
+    world.sweep()
+    world.provider.on_observe = lambda _: Finished(outputs=(*done().outputs, STALE))
+    assert world.reconcile(id_)["status"] == "TIMEOUT"
+    world.provider.on_observe = lambda _: Unknown()
+    row = world.reconcile(id_)
+    assert (row["status"], row["partial"], row["cost_micros"]) == ("SUCCESS", True, 100)
+
+
 def test_question_that_a_caller_brought_about_is_not_asked_by_the_sweep_as_well(world: World) -> None:
     id_ = _half_fetched_at_the_deadline(world)
     with world.rt.db.unit_of_work() as uow:
