@@ -339,10 +339,21 @@ class QueueState(Open):
     oldest_waiting_s = _number("seconds the longest has waited", null=True)
 
 
+class Crew(Open):
+    """Who takes from one queue. A worker that takes from several is counted at each."""
+
+    queue = _text("")
+    workers = _whole("processes that said within the last 30 s that they are there")
+    slots = _whole("calls they make at one moment")
+
+
 class State(Open):
     """How the installation is doing."""
 
     queues = _list(QueueState, "")
+    workers = fields.List(
+        fields.Nested(Crew), required=True, allow_none=True, metadata=_said("by queue; null: Redis is away")
+    )
     running_cap = _whole("most tasks that may run at one moment, all types")
     live = _object("live tasks by status")
     ended_last_day = _object("tasks that ended in the last 24 hours, by status")

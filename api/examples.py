@@ -83,6 +83,8 @@ ANSWERS: Mapping[tuple[str, int], Mapping[str, object]] = {
     },
     ("getStatus", 200): {
         "queues": [{"type": "image", "waiting": 4, "running": 2, "cap": 15, "oldest_waiting_s": 3.5}],
+        "workers": [{"queue": "image", "workers": 2, "slots": 13}, {"queue": "video", "workers": 2, "slots": 4},
+                    {"queue": "default", "workers": 1, "slots": 1}],
         "running_cap": 20, "live": {"PENDING": 4, "RUNNING": 2}, "sweep_age_s": 7.2,
         "ended_last_day": {"CANCELED": 1, "FAILED": 0, "SUCCESS": 120, "TIMEOUT": 0},
     },

@@ -17,10 +17,12 @@ from models.contract import json_schema
 from models.fields import FieldError, Kind
 from models.lifecycle import FINAL
 from models.settings import ModelSettings
+from providers.presence import crews
 
 blp = section("service", "Models, presets, providers, status, usage", "/v1")
 health = section("health", "For load balancers and container probes")
 
+_QUEUES = ("image", "video", "default")
 _USAGE_DAYS, _USAGE_DAYS_MAX = 30, 90
 _FIXED = {"Cache-Control": "private, max-age=60", "Vary": "Authorization, X-Api-Key"}
 
@@ -113,11 +115,21 @@ def get_status() -> Response:
         })  # fmt: skip
     return shapes.answer({
         "queues": queues,
+        "workers": _workers(),
         "running_cap": caps.total,
         "live": {"PENDING": sum(row["waiting"] for row in lines), "RUNNING": sum(row["running"] for row in lines)},
         "ended_last_day": {str(status): ended.get(status, 0) for status in sorted(FINAL)},
         "sweep_age_s": None if sweep_age_s is None else round(sweep_age_s, 1),
     })  # fmt: skip
+
+
+def _workers() -> list[dict[str, object]] | None:
+    """By queue, or None: Redis is away, and nobody can tell."""
+    there = parts().presence.workers()
+    if there is None:
+        return None
+    found = crews(there, _QUEUES)
+    return [{"queue": queue, "workers": crew.workers, "slots": crew.slots} for queue, crew in found.items()]
 
 
 @serves(blp, "/usage", "getUsage")

@@ -26,6 +26,7 @@ from providers.breaker import Shared
 from providers.gate import Dam, Gate
 from providers.kv import Kv
 from providers.port import Provider
+from providers.presence import Presence
 from providers.storage import Storage
 
 _POOL = 8  # connections per process; sixteen threads rarely hold more than a few at one moment
@@ -86,6 +87,7 @@ class Parts:
     providers: Mapping[str, Provider]
     dam: Dam
     gates: Mapping[str, Gate]
+    presence: Presence
     presets: Presets
     storage: Storage
     readiness: Readiness
@@ -110,7 +112,8 @@ class Parts:
         url = settings.env.database_url
         db = Database(url, pool=_POOL, wait_s=_WAIT_S, statement_s=_STATEMENT_S)
         kv = Kv(settings.env.redis_url)
-        dam = Dam.build(Shared(kv.client), settings.providers)
+        shared = Shared(kv.client)
+        dam = Dam.build(shared, settings.providers)
         parts = cls(
             settings=settings,
             db=db,
@@ -119,6 +122,7 @@ class Parts:
             providers=catalogue(settings),
             dam=dam,
             gates=dam.gates(settings.providers),
+            presence=Presence(shared),
             presets=presets,
             places=Places(settings.users.running),
             storage=Storage(settings.results.url, settings.env.data_dir),

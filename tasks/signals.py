@@ -1,15 +1,20 @@
-"""What happens when a worker or beat starts: a look at what it was given, logging, and a worker's first sweep."""
+"""What happens when a worker or beat starts: a look at what it was given, logging, a first sweep, a note for others."""
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 import warnings
+from typing import Any
 
 from celery.exceptions import SecurityWarning
-from celery.signals import beat_init, setup_logging, worker_init, worker_ready
+from celery.signals import beat_init, setup_logging, worker_init, worker_ready, worker_shutting_down
 
 from models.settings import Settings
+from providers.breaker import Shared
+from providers.kv import connect
+from providers.presence import NOTE_EVERY_S, Presence, Worker
 from tasks import app
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -58,3 +63,31 @@ def _sweep_at_once(**_: object) -> None:
     """A worker that becomes ready runs one sweep: what a dead one left is picked up now, not in 15 s."""
     app.loader.import_default_modules()
     app.tasks["sweep"].apply_async(queue="default", expires=60, retry=False)
+
+
+_leaving = threading.Event()
+
+
+@worker_ready.connect(weak=False)
+def _note_presence(sender: Any, **_: object) -> None:  # noqa: ANN401  Celery's consumer
+    """A worker says every ten seconds that it is there, for /v1/status.
+
+    A thread of its own: the consumer's timer is emptied whenever the broker is lost.
+    """
+    queues = [queue.name for queue in sender.task_consumer.queues]
+    worker = Worker(name=sender.hostname, queues=queues, slots=sender.controller.concurrency)
+    presence = Presence(Shared(connect(Settings.load(os.environ).env.redis_url)))
+    threading.Thread(target=_keep_noting, args=(presence, worker), name="presence", daemon=True).start()
+
+
+def _keep_noting(presence: Presence, worker: Worker) -> None:
+    presence.note(worker)
+    while not _leaving.wait(NOTE_EVERY_S):
+        presence.note(worker)
+    presence.gone(worker)
+
+
+@worker_shutting_down.connect(weak=False)
+def _leave(**_: object) -> None:
+    """From here on it takes nothing new."""
+    _leaving.set()

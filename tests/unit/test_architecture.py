@@ -105,7 +105,20 @@ def test_each_library_has_one_door() -> None:
 
 
 def test_vendor_files_are_imported_by_the_registry_only() -> None:
-    shared = {"port", "http", "fetch", "kv", "breaker", "gate", "pace", "storage", "verdicts", "calls", "sim"}
+    shared = {
+        "port",
+        "http",
+        "fetch",
+        "kv",
+        "breaker",
+        "gate",
+        "pace",
+        "storage",
+        "verdicts",
+        "calls",
+        "presence",
+        "sim",
+    }
     vendors = {
         f"providers.{Path(path).stem}"
         for path in _sources()
