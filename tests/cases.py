@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import requests
+
 from models import line
 from models.db import Row
 from models.fields import Kind
@@ -84,6 +86,7 @@ PLAIN: dict[str, object] = {**B, "model": "picture"}
 FILM: dict[str, object] = {**V, "model": "film"}
 GRAPH: dict[str, object] = {**B, "model": "graph", "steps": 20, "cfg_scale": 7, "sampler": "euler_a"}
 WEBUI: dict[str, object] = {**B, "model": "sdxl", "steps": 20, "cfg_scale": 7, "sampler": "euler_a"}
+WAVES: dict[str, object] = {**V, "model": "waves", "duration_s": 1}
 FLARE: dict[str, object] = {"model": "flare", "prompt": "a red kite over wheat", "width": 512, "height": 640}
 GROUP: dict[str, object] = {"model": "seedream", "prompt": "a red kite over wheat", "width": 960, "height": 1024}
 
@@ -176,6 +179,13 @@ class Case:
         if got.status_code in (302, 303, 307):
             got = self.service.bare(got.headers["Location"])
         return got
+
+    @staticmethod
+    def fetched_from(url: str) -> bytes:
+        """The bytes behind a vendor's link."""
+        answer = requests.get(url, timeout=10)
+        answer.raise_for_status()
+        return answer.content
 
     def calls(self, task_id: str) -> list[Row]:
         """The lines of the task's upstream calls, in order."""
