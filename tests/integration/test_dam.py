@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from models import accounts
+from models.db import Row
+from models.fields import Kind
+from models.lifecycle import Working
 from providers.gate import Gate
+from providers.sim import Simulator
+from tasks.runtime import build
 from tests.conftest import MakeSettings
-from tests.service import FOX, TOML, Got, Service, running
+from tests.live import until
+from tests.scripted import done
+from tests.service import FOX, TOML, Got, Service, running, uuid_of
+from tests.world import World
 
 pytest_plugins = ("tests.service_fixtures",)
 
@@ -205,7 +218,151 @@ def test_a_restart_counts_against_the_key_that_asked_first(make_settings: MakeSe
         assert (refused.status_code, refused.json["violated_policies"]) == (429, ["active-high"])
 
 
-def another_key(service: Service) -> str:
-    """A second key of ann's."""
+def another_key(service: Service, user: str = "ann") -> str:
+    """One more key of a user."""
     with service.parts.db.unit_of_work() as uow:
-        return accounts.create_key(uow, service.parts.settings.env.secret, user="ann")[1]
+        return accounts.create_key(uow, service.parts.settings.env.secret, user=user)[1]
+
+
+# --- cases of others, by their number ---
+
+WAN = {**FOX, "provider": "wan"}
+ROOMY = TOML.replace("[users]", "[caps]\ntotal = 4\n[users]\nactive = 1000\nrunning = 100")
+
+
+def work(service: Service, world: World) -> list[UUID]:
+    """Take every wake-up out of the broker and do what it says; the tasks that began."""
+    began, names = [], [name for name in world.messages() if name.startswith("task_")]
+    assert service.parts.kv.client is not None
+    service.parts.kv.client.delete("none", *service.parts.kv.client.scan_iter("*", _type="LIST"))
+    for task_id, _, version in (name.partition(".") for name in names):
+        id_ = uuid_of(task_id)
+        if world.row(id_)["status"] == "PENDING" and world.submit(id_, int(version))["status"] == "RUNNING":
+            began.append(id_)
+    return began
+
+
+def end(world: World, *ids: UUID) -> None:
+    """Have the vendor finish these, and bring them home."""
+    world.provider.on_observe = lambda receipt: done() if receipt in receipts else Working()
+    receipts = {world.row(id_)["receipt"] for id_ in ids}
+    world.poll()
+    for id_ in ids:
+        assert world.fetch(id_)["status"] == "SUCCESS"
+
+
+@pytest.fixture
+def small(make_settings: MakeSettings) -> Iterator[tuple[Service, World]]:
+    """An API and its steps where four tasks run at one moment."""
+    settings = make_settings(ROOMY)
+    world = World.build(settings)
+    for service in running(settings):
+        yield service, world
+    world.rt.db.close()
+
+
+def test_o69_a_priority_out_of_range_is_refused_and_a_high_one_goes_next(small: tuple[Service, World]) -> None:
+    service, world = small
+    for strange in (50, -1, 9, 0, 1, "urgent", "HIGH"):
+        assert service.post({**FOX, "priority": strange}).status_code == 422
+    assert service.count() == 0
+    low = [uuid_of(service.made({**WAN, "priority": "low"})) for _ in range(100)]
+    assert work(service, world) == low[:4]
+    high = uuid_of(service.made({**WAN, "priority": "high"}))
+    assert work(service, world) == [], "every slot is taken"
+    end(world, low[0])
+    assert work(service, world) == [high]
+
+
+def test_o70_one_user_with_two_hundred_tasks_holds_up_nobody(small: tuple[Service, World]) -> None:
+    service, world = small
+    others = [another_key(service, name) for name in ("cyd", "dan")]
+    for _ in range(200):
+        service.made(WAN)
+    running_now = work(service, world)
+    late = {uuid_of(service.made(WAN, who=key)) for key in others for _ in range(2)}
+    started: set[UUID] = set()
+    for _ in range(2):
+        end(world, *running_now)
+        running_now = work(service, world)
+        started |= set(running_now)
+    assert late <= started, "sent within two rounds"
+    service.sql("update users set active_limit = 150 where name = 'ann'")
+    before = service.count()
+    refused = service.post()
+    assert (refused.status_code, refused.json["code"], service.count()) == (429, "too_many_active_tasks", before)
+
+
+def test_o73_pictures_are_down_and_clips_are_fine(make_settings: MakeSettings) -> None:
+    with Simulator(image_s=(0, 0.01), video_s=(0, 0.01)) as sim:
+        settings = make_settings(TOML.replace("http://127.0.0.1:9", sim.dashscope, 1))
+        world = World.build(settings)
+        world.rt.db.close()
+        world.rt = build(settings)
+        for service in running(settings):
+            _pictures_down(service, world, sim)
+        world.rt.db.close()
+
+
+def _pictures_down(service: Service, world: World, sim: Simulator) -> None:
+    broken = {"status": 502, "code": "InternalError", "message": "no"}
+    sim.world.faults.add([{"on": "submit", "match": {"model": "wan2.2-t2i-flash"}, "do": broken}])
+
+    def its_time_is_over() -> None:
+        assert service.parts.kv.client is not None
+        service.parts.kv.client.hset("weir:breaker:wan:submit_image", "ends", 1)
+
+    def asked() -> int:
+        return int(sim.world.ledger.totals()["dashscope"]["submit"])
+
+    def post(body: dict[str, object]) -> Row | None:
+        answer = service.post(body)
+        assert answer.status_code in (202, 503)
+        return world.submit(uuid_of(answer.json["task_id"])) if answer.status_code == 202 else None
+
+    def clip_is_made() -> None:
+        row = post({**CLIP, "resolution": "480p"})
+        assert row is not None
+        until(lambda: (world.poll(Kind.VIDEO), world.row(row["id"])["stage"] == "fetching")[1], within_s=10)
+        assert world.fetch(row["id"])["status"] == "SUCCESS"
+
+    answered = [post(WAN) for _ in range(15)]
+    clip_is_made()
+    taken = [row for row in answered if row is not None]
+    assert len(taken) == 10, "ten calls trip it, and from then on nothing is accepted"
+    assert {row["error_code"] for row in taken} == {"submit_unconfirmed"}
+    refused = service.post(WAN)
+    assert (refused.status_code, refused.json["upstream_name"], service.count()) == (503, "wan", 11)
+    assert int(refused.headers["Retry-After"]) >= 1
+    before = asked()
+    for _ in range(2):  # each opening lets one call through
+        its_time_is_over()
+        assert post(WAN) is not None
+        assert [post(WAN) for _ in range(5)] == [None] * 5
+    assert asked() - before == 2
+    clip_is_made()
+    sim.world.faults.clear()
+    its_time_is_over()
+    after = [post(WAN) for _ in range(16)]
+    statuses = Counter(row["status"] for row in after if row is not None)
+    assert statuses.total() == 16, "closed: accepted again"
+    assert 1 <= statuses["RUNNING"] <= 10, "but let through by and by"
+
+
+def test_o76_the_last_place_is_sold_once(make_settings: MakeSettings) -> None:
+    settings = make_settings(TOML)
+    for one in running(settings):
+        for other in running(settings):
+            one.sql("update users set active_limit = 1 where name = 'ann'")
+            with ThreadPoolExecutor(2) as pool:
+                for n in range(1, 101):
+                    first, second = sorted(pool.map(_at_once, (one, other), [one.ann] * 2, [Barrier(2)] * 2))
+                    assert (first[0], second[0], one.count()) == (202, 429, n)
+                    one.become(first[1], "CANCELED")
+
+
+def _at_once(process: Service, who: str, gate_: Barrier) -> tuple[int, str]:
+    """What one of two posts at the same moment comes to: its status, and the task's id."""
+    gate_.wait()
+    answer = process.post(who=who)
+    return answer.status_code, str(answer.json.get("task_id"))
