@@ -60,6 +60,7 @@ _CREATE_S = 36.0  # a create only notes the task; the time-out for submits is se
 _ASKED_AT_ONCE = 100  # ids in one list call: the vendor takes 500 [docs], a query line of 8 kB does not
 _PAGE = 500
 _PAGES_MAX = 10
+_NOBODYS = "cgt-20240101000000-aaaaa"  # a task's id in form
 _CLOCKS_S = 60.0  # what their clock and ours may differ by
 _WAITING = frozenset({"queued", "pending"})
 _NOT_THE_TASK = ("InvalidEndpointOrModel", "ModelNotOpen", "UnsupportedModel")
@@ -169,8 +170,14 @@ class Ark:
             return FindAnswer.UNCLEAR
 
     def check(self) -> None:
-        """Ask for the newest clip of the account, if it has any."""
-        self._http.once(Ask(operation="check", path=_list([("page_num", "1"), ("page_size", "1")])))
+        """Ask for the newest clip of the account, or where lists are not to be asked for, about one there never was."""
+        listed = self.capabilities.list_call
+        path = _list([("page_num", "1"), ("page_size", "1")]) if listed else _task(_NOBODYS)
+        try:
+            self._http.once(Ask(operation="check", path=path))
+        except ProviderError as exc:
+            if listed or not isinstance(_lost(exc), Unknown):
+                raise
 
     def result_headers(self) -> Mapping[str, str]:
         """None: result links are signed."""

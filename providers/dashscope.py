@@ -258,6 +258,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 _LIST_FROM = 5  # receipts; fewer are asked one by one, which says more for the same number of calls
 _PAGE = 100
 _PAGES_MAX = 50
+_NOBODYS = "00000000-0000-0000-0000-000000000000"  # a task's id in form; the answer is 200 with UNKNOWN
 
 
 class DashScope:
@@ -330,8 +331,10 @@ class DashScope:
         return FindAnswer.UNCLEAR
 
     def check(self) -> None:
-        """Ask for the newest task of the account, if it has any."""
-        self._http.once(Ask(operation="check", path=f"{_API}/tasks", params={"page_no": "1", "page_size": "1"}))
+        """Ask for the newest task of the account, or where lists are not to be asked for, about one there never was."""
+        listed = {"page_no": "1", "page_size": "1"} if self.capabilities.list_call else {}
+        path = f"{_API}/tasks" if listed else f"{_API}/tasks/{_NOBODYS}"
+        self._http.once(Ask(operation="check", path=path, params=listed))
 
     def result_headers(self) -> Mapping[str, str]:
         """None: result links are signed."""

@@ -133,8 +133,12 @@ class OpenAI:
         return FindAnswer.UNCLEAR
 
     def check(self) -> None:
-        """List the models: what every server of this shape can."""
-        self._http.once(Ask(operation="check", path="/models"))
+        """List the models. A server that copies this shape without them has answered, too."""
+        try:
+            self._http.once(Ask(operation="check", path="/models"))
+        except ProviderError as exc:
+            if exc.http_status not in (404, 405):
+                raise
 
     def result_headers(self) -> Mapping[str, str]:
         """Our key, which a clip's content asks for."""

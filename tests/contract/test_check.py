@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from models.failures import FailureKind
+from models.settings import Polling, Retries
 from providers import PROVIDERS
 from providers.calls import recorded
 from providers.port import ProviderError
@@ -64,3 +66,20 @@ def test_check_is_asked_once_whatever_comes(name: str, httpserver: HTTPServer) -
     httpserver.expect_request(_ANY).respond_with_data("<html>", 502)
     assert _fault(name, httpserver.url_for("").rstrip("/")).kind is FailureKind.SERVER_ERROR
     assert len(httpserver.log) == 1
+
+
+@pytest.mark.parametrize("name", ["ark", "dashscope"])
+def test_check_needs_no_list_where_lists_are_not_to_be_asked_for(name: str, sim: Simulator) -> None:
+    sim.world.reset()
+    sim.world.faults.add([{"on": "list", "do": {"status": 403}}])
+    bench = made(name, sim.url)
+    settings = replace(bench.settings, list_call=False)
+    with recorded() as calls:
+        PROVIDERS[name](name, settings, KEY, retries=Retries(), polling=Polling()).check()
+    assert [call.operation for call in calls] == ["check"]
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_server_of_openais_shape_without_a_list_of_models_is_there(status: int, httpserver: HTTPServer) -> None:
+    httpserver.expect_request(_ANY).respond_with_data("<html>", status)
+    made("openai", httpserver.url_for("").rstrip("/")).provider.check()
