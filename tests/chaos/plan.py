@@ -114,7 +114,7 @@ def draw(seed: int, tasks: int) -> Plan:
 
 def _wish(dice: random.Random, seed: int, number: int, breaking_s: float) -> Wish:
     # Shorter than a lost round of polls takes to be noticed, or longer: both ends are to be seen.
-    deadline_s = dice.choice([8, *[round(breaking_s * 0.3 + 24)] * 9])
+    deadline_s = dice.choice([8, *[round(breaking_s * 0.4 + 17)] * 9])
     body: dict[str, object] = {
         "prompt": f"a {PHRASE} no. {seed}-{number:04d}",
         "seed": number,
