@@ -15,6 +15,7 @@ Sources as in providers/ark_models.py, and volcengine.com/docs/82379, pages 1521
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote, urlencode
@@ -78,7 +79,7 @@ class Ark:
             find=True,  # of a clip, and never ABSENT: that the list tells the identifier back is the SDK's word alone
             list_call=settings.list_call,
             synchronous=SYNCHRONOUS,
-            callback=True,  # of clips; unsigned: the token in its address is all there is
+            callback=_called_back,  # of clips
         )
         self._polling, self._secrets = polling, (key,)
         base_url = settings.base_url.rstrip("/").removesuffix(_API)
@@ -277,6 +278,15 @@ def _is_of(task: Mapping[str, object], job: Job) -> bool:
     if not task.get("id") or told:
         return bool(task.get("id")) and told == job.reference
     return bool(job.receipt) and isinstance(created, int | float) and created >= job.claimed_at_s - _CLOCKS_S
+
+
+def _called_back(_headers: Mapping[str, str], body: bytes) -> str | None:
+    """The task's id in a callback, whose body is the task as a query shows it. Unsigned: the address's token is all."""
+    try:
+        told = mapping(json.loads(body)).get("id")
+    except ValueError:
+        return None
+    return told if isinstance(told, str) and told else None
 
 
 def _lost(exc: ProviderError) -> Observation:

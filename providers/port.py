@@ -5,13 +5,14 @@ decides what happens to a task. `submit` and `cancel` are called at most once pe
 adapter; whatever happened on the wire is said by one of four outcomes (submit) or by an Observation (observe).
 
     ProviderError(kind)   something a vendor or the wire did, as a kind of models.failures
+    Forged                a callback that the vendor did not sign
 
 `providers/http.py` raises it; `submit` turns them into outcomes with `outcome_of`, so that no adapter can forget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -19,6 +20,7 @@ from typing import Protocol
 from models.contract import Kind, ModelBounds
 from models.failures import FAILURES, FailureKind
 from models.lifecycle import Error, Finished, Observation
+from providers.inline import Picture
 
 
 class ProviderError(Exception):
@@ -44,6 +46,15 @@ class ProviderError(Exception):
         return Error(kind=self.kind, message=str(self), upstream_code=self.upstream_code, http_status=self.http_status)
 
 
+class Forged(Exception):  # noqa: N818  what it is; nobody handles it as an error of ours
+    """A callback without the vendor's signature, or with one that does not hold, or too old."""
+
+
+# Reads a callback (headers with lower-case names, raw body) and gives the vendor's id in it, None where it names none.
+# Raises Forged. The body is never believed beyond that id: it only says when to ask.
+CallbackReader = Callable[[Mapping[str, str], bytes], str | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """All that an adapter may know of a task.
@@ -57,6 +68,8 @@ class Job:
     kind: Kind
     model: str  # the vendor's name of the model
     effective: Mapping[str, object] = field(repr=False)
+    # Parameter -> the bytes of a reference picture (`image`, `mask`, `first_frame`, `last_frame`), fetched and checked.
+    inputs: Mapping[str, Picture] = field(default_factory=dict, repr=False)
     reference: str = ""
     receipt: str | None = None
     claimed_at_s: float = 0.0  # unix seconds of the claim, by the database's clock: a bound for `find` in listings
@@ -131,7 +144,7 @@ class Capabilities:
     list_call: bool = False  # one call answers for many receipts, so that a wave may tick
     list_from: int = 1  # fewer receipts than this are asked about singly all the same
     synchronous: frozenset[str] = frozenset()  # models whose submit returns the finished result
-    callback: bool = False
+    callback: CallbackReader | None = None  # the vendor calls `Job.callback_url` when a job ends; None: it does not
 
 
 @dataclass(frozen=True, kw_only=True)
