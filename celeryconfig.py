@@ -53,14 +53,11 @@ timezone = "UTC"
 # In memory: no schedule file that goes stale, and a clock step back cannot silence it after a restart.
 beat_scheduler = "celery.beat:Scheduler"
 beat_schedule = {
-    # expires: a sweep that nobody ran in two periods is one too many
-    "sweep": {
-        "task": "sweep",
-        "schedule": float(_settings.sweep.every_s),
-        "options": {"queue": "default", "expires": 2 * _settings.sweep.every_s},
-    },
-    "probe": {"task": "probe", "schedule": 10.0, "options": {"queue": "default", "expires": 10}},
-    "retention": {"task": "retention", "schedule": 3600.0, "options": {"queue": "default", "expires": 3600}},
+    # No `expires`: a worker whose clock is ahead of beat's would throw every one of them away. What piled up while
+    # no worker ran costs one look each, since all three see by the database's or Redis' clock that it was just done.
+    "sweep": {"task": "sweep", "schedule": float(_settings.sweep.every_s)},
+    "probe": {"task": "probe", "schedule": 10.0},
+    "retention": {"task": "retention", "schedule": 3600.0},
 }
 
 broker_transport_options = {

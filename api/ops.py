@@ -12,7 +12,7 @@ from api import auth, shapes, standing
 from api.errors import Problem, error_wire, not_found
 from api.openapi import MODEL_ID, section, serves
 from api.parts import parts
-from models import reads
+from models import marks, reads
 from models.contract import json_schema
 from models.fields import FieldError, Kind
 from models.lifecycle import FINAL
@@ -100,7 +100,7 @@ def get_status() -> Response:
     with auth.signed_in(None) as (uow, _):
         lines = reads.lines(uow)
         ended = reads.ended(uow, 24)
-        sweep_age_s = reads.mark_age_s(uow, "sweep")
+        sweep_age_s = marks.age_s(uow, "sweep")
     caps = parts().settings.caps
     queues = []
     for kind, cap in ((Kind.IMAGE, caps.image), (Kind.VIDEO, caps.video)):

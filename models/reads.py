@@ -213,14 +213,6 @@ def ended(uow: UnitOfWork, hours: int) -> Mapping[str, int]:
     return {row["status"]: row["n"] for row in rows}
 
 
-def mark_age_s(uow: UnitOfWork, name: str) -> float | None:
-    """Seconds since something periodic last ran; None: never."""
-    seconds: float | None = uow.scalar(
-        "select cast(extract(epoch from now() - at) as double precision) from marks where name = :name", name=name
-    )
-    return seconds
-
-
 def usage(uow: UnitOfWork, user_id: UUID, days: int) -> Sequence[Row]:
     """What a user's tasks that ended in the last `days` came to, per UTC day, model, provider and currency."""
     return uow.all(

@@ -100,11 +100,3 @@ def forget_calls(uow: UnitOfWork, days: int, limit: int) -> int:
         days=days,
         limit=limit,
     ).rowcount
-
-
-def last_run_s(uow: UnitOfWork, name: str) -> float | None:
-    """Seconds since a periodic job was last marked; None: never."""
-    seconds: float | None = uow.scalar(
-        "select cast(extract(epoch from now() - at) as double precision) from marks where name = :name", name=name
-    )
-    return seconds

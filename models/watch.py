@@ -75,11 +75,3 @@ def to_reconcile(uow: UnitOfWork, tries: int, limit: int) -> Sequence[Row]:
         tries=tries,
         limit=limit,
     )
-
-
-def mark(uow: UnitOfWork, name: str) -> None:
-    """Note that something periodic just ran."""
-    uow.execute(
-        "insert into marks (name) values (:name) on conflict (name) do update set at = now()",
-        name=name,
-    )

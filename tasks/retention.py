@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from models import ids, retention, watch
+from models import ids, marks, retention
 from tasks import app
 from tasks.runtime import Runtime, runtime
 
@@ -42,7 +42,7 @@ def due(rt: Runtime, now: datetime) -> bool:
     if conf.quiet_from_hour <= now.hour < conf.quiet_to_hour:
         return True
     with rt.db.unit_of_work() as uow:
-        since_s = retention.last_run_s(uow, "retention")
+        since_s = marks.age_s(uow, "retention")
     return since_s is None or since_s > _A_DAY_S
 
 
@@ -62,7 +62,7 @@ def run(rt: Runtime) -> Counter[str]:
     with rt.db.unit_of_work() as uow:
         # two days later than their tasks, whose archive lines hold them
         done["calls"] += retention.forget_calls(uow, rt.settings.retention.archive_days + 2, 100 * batch)
-        watch.mark(uow, "retention")
+        marks.mark(uow, "retention")
     return +done
 
 

@@ -62,7 +62,7 @@ def _logging(**_: object) -> None:
 def _sweep_at_once(**_: object) -> None:
     """A worker that becomes ready runs one sweep: what a dead one left is picked up now, not in 15 s."""
     app.loader.import_default_modules()
-    app.tasks["sweep"].apply_async(queue="default", expires=60, retry=False)
+    app.tasks["sweep"].apply_async(queue="default", retry=False)
 
 
 _leaving = threading.Event()

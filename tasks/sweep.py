@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from models import line, store, watch
+from models import line, marks, store, watch
 from models.db import Row, UnitOfWork
 from models.failures import FailureKind
 from models.fields import Kind
@@ -26,20 +26,24 @@ Ring = Callable[[], None]
 
 @app.task(name="sweep")
 def sweep() -> None:
-    """One sweep, unless one is running."""
-    done = sweep_once(runtime())
+    """One sweep, unless one is running or has just been: a heap of old messages is worth no more than one."""
+    rt = runtime()
+    done = sweep_once(rt, apart_s=rt.settings.sweep.every_s / 3)
     if done:
         log.info("sweep: %s", ", ".join(f"{what} {n}" for what, n in sorted(done.items())))
 
 
-def sweep_once(rt: Runtime) -> Counter[str]:
-    """How many of each thing were done; empty when there was nothing to do or another sweep is running."""
+def sweep_once(rt: Runtime, *, apart_s: float = 0.0) -> Counter[str]:
+    """How many of each thing were done; empty when there was nothing to do.
+
+    Nothing is done while another sweep is running, or when the last one began less than `apart_s` seconds ago.
+    """
     done: Counter[str] = Counter()
     rings: list[Ring] = []
     with rt.db.unit_of_work() as uow:
-        if not watch.try_sweep_lock(uow):
+        if not watch.try_sweep_lock(uow) or _just_done(uow, apart_s):
             return done
-        watch.mark(uow, "sweep")
+        marks.mark(uow, "sweep")
         _expire(rt, uow, done)
         _rewake(rt, uow, done, rings)
         _restart_waves(rt, uow, done, rings)
@@ -49,6 +53,11 @@ def sweep_once(rt: Runtime) -> Counter[str]:
         ring()
     moves.wake_next(rt)
     return +done
+
+
+def _just_done(uow: UnitOfWork, apart_s: float) -> bool:
+    since_s = marks.age_s(uow, "sweep")
+    return since_s is not None and since_s < apart_s
 
 
 def _expire(rt: Runtime, uow: UnitOfWork, done: Counter[str]) -> None:

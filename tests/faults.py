@@ -32,12 +32,12 @@ class _Mode:
 class Proxy:
     """Listens on a port of loopback and passes on to one address. Thread-safe."""
 
-    def __init__(self, host: str, port: int, *, url: str = "") -> None:
+    def __init__(self, host: str, port: int, *, url: str = "", listen: str = "127.0.0.1") -> None:
         """Nothing listens before `with`. `url` is the address whose stand-in `self.url` is."""
         self.accepted = 0
         self.port = 0
         self._target = (host, port)
-        self._url = url
+        self._url, self._here = url, listen
         self._mode = _Mode()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
@@ -45,19 +45,19 @@ class Proxy:
         self._threads: list[threading.Thread] = []
 
     @classmethod
-    def before(cls, url: str) -> Proxy:
-        """A proxy for the server that a URL names."""
+    def before(cls, url: str, *, listen: str = "127.0.0.1") -> Proxy:
+        """A proxy for the server that a URL names, at an address of this machine's."""
         where = urlsplit(url)
         if where.hostname is None or where.port is None:
             raise ValueError(f"no host and port in {url!r}")
-        return cls(where.hostname, where.port, url=url)
+        return cls(where.hostname, where.port, url=url, listen=listen)
 
     @property
     def url(self) -> str:
         """The URL with the proxy in the server's place."""
         where = urlsplit(self._url)
         credentials = where.netloc.rpartition("@")[0]
-        return where._replace(netloc=f"{credentials}{'@' if credentials else ''}127.0.0.1:{self.port}").geturl()
+        return where._replace(netloc=f"{credentials}{'@' if credentials else ''}{self._here}:{self.port}").geturl()
 
     def heal(self) -> None:
         """Pass everything on again, and listen again."""
@@ -111,7 +111,7 @@ class Proxy:
             thread.join(5)
 
     def _listen(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener = socket.create_server((self._here, self.port))
         self.port = int(self._listener.getsockname()[1])
         self._spawn(self._accept, self._listener)
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from models import watch
+from models import marks
 from tests.conftest import MakeSettings
 from tests.service import TOML, Service, running
 
@@ -50,7 +50,7 @@ def test_providers_and_status_count_what_is_there(service: Service) -> None:
     assert status["ended_last_day"] == {"CANCELED": 1, "FAILED": 0, "SUCCESS": 0, "TIMEOUT": 0}
     assert status["sweep_age_s"] is None
     with service.parts.db.unit_of_work() as uow:
-        watch.mark(uow, "sweep")
+        marks.mark(uow, "sweep")
     assert service.get("/v1/status").json["sweep_age_s"] >= 0
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from models import line, retention, watch
+from models import line, marks, retention, watch
 from models.db import Database, UnitOfWork
 from models.fields import Kind
 from models.lifecycle import FINAL, Stage, Status
@@ -140,9 +140,9 @@ def test_keys_are_forgotten_in_bounded_batches(db: Database) -> None:
 
 def test_a_mark_says_when_something_last_ran(db: Database) -> None:
     with db.unit_of_work() as uow:
-        watch.mark(uow, "sweep")
+        marks.mark(uow, "sweep")
         uow.execute("update marks set at = at - interval '1 day'")
-        watch.mark(uow, "sweep")
+        marks.mark(uow, "sweep")
         assert uow.scalar("select at = now() from marks where name = 'sweep'")
 
 

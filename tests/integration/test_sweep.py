@@ -12,6 +12,7 @@ from models.failures import FailureKind
 from models.fields import Kind
 from models.lifecycle import Error, Failed, Unknown, Working
 from providers.port import CancelAnswer
+from tasks import app, sweep
 from tests.conftest import MakeSettings
 from tests.scripted import done
 from tests.world import TOML, World
@@ -268,3 +269,19 @@ def test_line_that_shares_a_cap_is_not_starved_by_another(make_settings: MakeSet
     world.fetch(first)
     assert f"{ids.encode('task', video)}.1" in world.messages()
     assert all(f"{ids.encode('task', id_)}.1" not in world.messages() for id_ in later)
+
+
+def test_sweep_that_has_just_been_is_not_done_again_by_an_old_message(world: World) -> None:
+    id_ = world.add()
+    assert sweep.sweep_once(world.rt, apart_s=5.0) == {}
+    _past_deadline(world, id_)
+    assert sweep.sweep_once(world.rt, apart_s=5.0) == {}
+    assert world.row(id_)["status"] == "PENDING"
+    world.sql("update marks set at = now() - interval '6 seconds' where name = 'sweep'")
+    assert sweep.sweep_once(world.rt, apart_s=5.0)["timed_out"] == 1
+
+
+def test_no_message_of_beats_can_be_thrown_away_by_a_fast_clock() -> None:
+    schedule = app.conf.beat_schedule
+    assert {"sweep", "probe", "retention"} <= set(schedule)
+    assert [name for name, entry in schedule.items() if "expires" in entry.get("options", {})] == []
