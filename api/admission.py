@@ -29,8 +29,8 @@ _ROUNDS = 3  # a key that is forgotten and taken again between two statements; m
 
 # What a new attempt begins with. Totals (upstream_call_count, retry_count) go on: they are of all attempts.
 _AFRESH: Mapping[str, object] = {
-    "receipt": None, "rings": 0, "submit_tries": 0, "fetch_tries": 0, "reconcile_tries": 0, "poll_count": 0,
-    "failed_polls": 0, "lost_polls": 0, "empty_polls": 0, "last_error": None, "progress": None,
+    "receipt": None, "rings": 0, "submit_tries": 0, "tried": [], "fetch_tries": 0, "reconcile_tries": 0,
+    "poll_count": 0, "failed_polls": 0, "lost_polls": 0, "empty_polls": 0, "last_error": None, "progress": None,
     "upstream_outputs": None, "upstream_usage": None, "outputs": [],
     "partial": False, "missing": [], "error_code": None, "error_message": None,
     "upstream_code": None, "certain": False, "risk": False, "cost_micros": 0, "cancel_requested_at": None,
@@ -70,10 +70,22 @@ def submit(caller: Caller, body: Mapping[str, object], key: Key | None, known: R
     raise Problem("idempotency-in-progress", "The key is changing hands; try again.", headers={"Retry-After": "1"})
 
 
+def preview(caller: Caller, body: Mapping[str, object]) -> tuple[Wanted, bool]:
+    """What `submit` would admit now, and whether its seed is yet to be drawn. Stores nothing. Raises Problem."""
+    limits.spend_preview(caller)
+    drawn: list[int] = []
+
+    def note(low: int, _: int) -> int:
+        drawn.append(low)
+        return low
+
+    return wanted(body, parts(), caller.models, note), bool(drawn)
+
+
 def _valid(caller: Caller, body: Mapping[str, object]) -> Wanted:
     """What the body asks for, the request being counted whatever it asks. A rate that is used up comes first."""
     try:
-        wish = wanted(body, parts())
+        wish = wanted(body, parts(), caller.models)
     except Problem:
         limits.spend(caller)
         raise
@@ -110,10 +122,11 @@ def _insert(uow: UnitOfWork, caller: Caller, wish: Wanted, key: Key | None) -> U
         "key_id": caller.key_id,
         "idempotency_key": key.key if key else None,
         "fingerprint": key.fingerprint if key else None,
-        **{name: value for name, value in vars(wish).items() if name != "why"},
+        **{name: value for name, value in vars(wish).items() if name not in ("why", "candidates")},
     }
     try:
-        inserted = store.insert(uow, values, {"provider": wish.provider, "why": wish.why})
+        told = {"provider": wish.provider, "why": wish.why, "candidates": wish.candidates}
+        inserted = store.insert(uow, values, told)
     except TRANSIENT as exc:
         if intake.lock_timed_out(exc):
             raise _in_progress() from exc

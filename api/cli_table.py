@@ -18,6 +18,7 @@ from rich.cells import cell_len
 _GAP = "  "
 _LEAST = 24  # cells that free text should have
 _SAID = {"what": "", "why": ""}  # their values are sentences already
+_UNSAID = ("candidates",)  # `why` has it in one line; --json has all of it
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
 
 
@@ -57,7 +58,9 @@ def words(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         return ", ".join(
-            f"{_SAID.get(name, name.replace('_', ' ') + ' ')}{words(inner)}" for name, inner in value.items()
+            f"{_SAID.get(name, name.replace('_', ' ') + ' ')}{words(inner)}"
+            for name, inner in value.items()
+            if name not in _UNSAID
         )
     if isinstance(value, list | tuple):
         return ", ".join(map(words, value))

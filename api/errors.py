@@ -54,6 +54,9 @@ CATALOGUE: Mapping[str, Entry] = {
     ),
     "unauthenticated": _entry(401, "A valid API key is needed", "No key, or one that is unknown, revoked or expired."),
     "forbidden": _entry(403, "The API key may not do this", "The key lacks the scope named in `required_scope`."),
+    "model-not-allowed": _entry(
+        403, "The API key may not ask for this model", "The key is limited to `models`; GET /v1/models shows them."
+    ),
     "not-found": _entry(
         404, "There is no such thing", "An unknown path or id, or an id that belongs to somebody else."
     ),
@@ -104,7 +107,7 @@ CATALOGUE: Mapping[str, Entry] = {
         503,
         "No provider takes tasks",
         "Every provider of the model is switched off, failing, away or refusing this gateway's credential;"
-        " `upstream_name` is the first of them.",
+        " `upstream_name` is the first of them, `candidates` says of each what stands against it.",
         "yes, after `Retry-After` seconds",
     ),
 }

@@ -52,6 +52,16 @@ _OPEN = {
 ANSWERS: Mapping[tuple[str, int], Mapping[str, object]] = {
     ("createTask", 202): {**WAITING, "queue_position": None},
     ("createTask", 200): {**DELIVERED, "reused": True},
+    ("previewTask", 200): {
+        "type": "image", "model": "sim-image", "provider": "wan", "provider_model": "wan2.2-t2i-flash",
+        "input": {"prompt": "a red fox in snow", "size": "square"},
+        "effective": {"prompt": "a red fox in snow", "width": 1024, "height": 1024, "seed": None, "image_count": 1},
+        "drawn_at_submit": ["seed"], "adjustments": [], "price": {"micros": 20000, "currency": "USD"},
+        "deadline_s": 900,
+        "routing": {"why": "first enabled", "candidates": [
+            {"provider": "wan", "model": "wan2.2-t2i-flash", "place": 1, "weight": 1, "price_micros": 20000,
+             "chosen": True, "reason": "chosen"}]},
+    },
     ("listTasks", 200): {"data": [DELIVERED], "has_more": False, "next_cursor": None},
     ("getTask", 200): DELIVERED,
     ("cancelTask", 200): _CANCELED,

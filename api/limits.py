@@ -17,6 +17,7 @@ from models.intake import Active
 from providers.kv import Allowance
 
 _MINUTE_S = 60
+_PREVIEWS = 10  # dry runs a minute for each submit: they cost no vendor's money, and a little of our own time
 _ACTIVE_RETRY_S = 10  # a slot frees when a task ends, which nobody can foresee
 
 
@@ -34,14 +35,24 @@ def spend(caller: Caller) -> None:
     """Count one POST. Raises Problem rate-limited."""
     left = parts().kv.spend("create", str(caller.user_id), per_minute(caller))
     _note(left)
+    _refuse(left, "create", "tasks may be submitted")
+
+
+def spend_preview(caller: Caller) -> None:
+    """Count one dry run, of which there may be ten times as many as submits. Raises Problem rate-limited."""
+    left = parts().kv.spend("preview", str(caller.user_id), per_minute(caller) * _PREVIEWS)
+    _refuse(left, "preview", "dry runs may be made")
+
+
+def _refuse(left: Allowance, policy: str, what: str) -> None:
     if not left.admitted:
         wait_s = max(1, left.reset_s)
         jittered = math.ceil(wait_s * (1 + random.random() / 10))  # noqa: S311  so that clients do not return as one
         raise Problem(
             "rate-limited",
-            f"At most {left.limit} tasks may be submitted a minute.",
+            f"At most {left.limit} {what} a minute.",
             headers={"Retry-After": str(jittered)},
-            violated_policies=["create"],
+            violated_policies=[policy],
         )
 
 

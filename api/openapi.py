@@ -14,7 +14,7 @@ import flask
 import marshmallow as ma
 from flask_smorest import Api, Blueprint  # type: ignore[import-untyped]  # ships no types; used in this file only
 
-from api import answers, examples
+from api import answers, answers_preview, examples
 from api.errors import CATALOGUE, MEDIA_TYPE, body_of, from_http
 from api.schemas import METADATA_KEY_MAX, METADATA_PAIRS, METADATA_VALUE_MAX, envelope
 from models.checks import whole
@@ -119,6 +119,14 @@ OPERATIONS: Mapping[str, Operation] = {
             200: Answer(doc="an ended task, replayed", schema=answers.Task, headers=_TASK_MADE),
         },
         problems=(400, 401, 403, 406, 409, 413, 415, 422, 429, 503),
+    ),
+    "previewTask": Operation(
+        summary="Say what a submit would do, and do nothing",
+        method="POST",
+        scope="tasks:write",
+        takes_body=True,
+        answers={200: Answer(doc="what would be sent where, and at what price", schema=answers_preview.Preview)},
+        problems=(400, 401, 403, 406, 413, 415, 422, 429, 503),
     ),
     "listTasks": Operation(
         summary="List tasks",

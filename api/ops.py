@@ -18,6 +18,7 @@ from models.fields import FieldError, Kind
 from models.lifecycle import FINAL
 from models.settings import ModelSettings
 from providers.presence import crews
+from tasks import routing
 
 blp = section("service", "Models, presets, providers, status, usage", "/v1")
 health = section("health", "For load balancers and container probes")
@@ -30,24 +31,26 @@ _FIXED = {"Cache-Control": "private, max-age=60", "Vary": "Authorization, X-Api-
 @serves(blp, "/models", "listModels")
 def list_models() -> Response:
     """List models."""
-    auth.caller(None)
-    return shapes.answer({"data": [_model(n, m) for n, m in parts().settings.models.items()]}, 200, _FIXED)
+    only = auth.caller(None).models
+    shown = [_model(n, m) for n, m in parts().settings.models.items() if only is None or n in only]
+    return shapes.answer({"data": shown}, 200, _FIXED)
 
 
 @serves(blp, "/models/<model>", "getModel", MODEL_ID)
 def get_model(model: str) -> Response:
     """Get a model with its bounds."""
-    auth.caller(None)
+    only = auth.caller(None).models
     found = parts().settings.models.get(model)
-    if found is None:
+    if found is None or (only is not None and model not in only):
         raise not_found()
     return shapes.answer(_model(model, found), 200, _FIXED)
 
 
 def _model(name: str, model: ModelSettings) -> dict[str, object]:
     kind = Kind(model.type)
-    able = [route for route in model.providers if parts().settings.providers[route.name].enabled]
-    bounds = parts().bounds((able or list(model.providers))[0])
+    routes = [route for _, route in routing.in_order(model, lambda: 0.0)]
+    able = [route for route in routes if parts().settings.providers[route.name].enabled]
+    bounds = parts().bounds((able or routes)[0])
     assert bounds is not None  # Parts.build has seen to it
     return {
         "model": name,
@@ -55,9 +58,9 @@ def _model(name: str, model: ModelSettings) -> dict[str, object]:
         "title": model.title,
         "default": model.default,
         "available": bool(able),
-        "providers": [route.name for route in model.providers],
+        "providers": [route.name for route in routes],
         "price": {
-            "micros": model.price_micros,
+            "micros": model.price_of((able or routes)[0]),
             "currency": model.currency,
             "per": "image" if kind is Kind.IMAGE else "second",
         },

@@ -6,7 +6,6 @@ Nothing here opens a socket or a file at construction; gunicorn builds the app a
 from __future__ import annotations
 
 import math
-import secrets
 import threading
 import time
 from collections.abc import Mapping
@@ -158,11 +157,6 @@ class Parts:
         """Close every connection."""
         self.db.close()
         self.kv.close()
-
-
-def draw(low: int, high: int) -> int:
-    """A random whole number in [low, high]."""
-    return low + secrets.randbelow(high - low + 1)
 
 
 def attach(parts: Parts) -> None:

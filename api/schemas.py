@@ -9,16 +9,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from api import routing
-from api.errors import invalid
-from api.parts import Parts, draw
+from api.errors import Problem, invalid
+from api.parts import Parts
 from models.checks import check_fields, check_types
 from models.contract import FIELDS, OPTIONS, FieldError, FieldSpec, Invalid, Kind, Priority, Role, resolve
 from models.fields import in_order, pointer
 from models.settings import ModelSettings, Settings
+from tasks.runtime import draw
 
 ORDER_ID_MAX = 128
 METADATA_PAIRS, METADATA_KEY_MAX, METADATA_VALUE_MAX = 16, 40, 500
@@ -71,7 +72,10 @@ def envelope(settings: Settings) -> Mapping[str, FieldSpec]:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A request that can be admitted; names and units as the columns of `tasks`."""
+    """A request that can be admitted; names and units as the columns of `tasks`.
+
+    The last two are no columns: why this provider, and what stood for and against each (tasks.routing.told).
+    """
 
     type: Kind
     model: str
@@ -86,21 +90,30 @@ class Wanted:
     deadline_s: int
     price_micros: int
     currency: str
-    why: str  # why this provider
+    strict: bool
+    pinned: bool
+    why: str
+    candidates: Sequence[Mapping[str, object]]
 
 
-def wanted(body: Mapping[str, object], parts: Parts) -> Wanted:
-    """The task that a body asks for.
+def wanted(
+    body: Mapping[str, object],
+    parts: Parts,
+    only: Collection[str] | None = None,
+    draw: Callable[[int, int], int] = draw,
+) -> Wanted:
+    """The task that a body asks for. `only`: the models that the caller's key may ask for, None: all.
 
-    Raises Problem validation-error or unknown-model with every fault at once, capacity-exhausted.
+    Raises Problem validation-error or unknown-model with every fault at once, model-not-allowed, capacity-exhausted.
     """
+    models = _allowed(body, parts.settings, only)
     around = envelope(parts.settings)
     asked = {name: value for name, value in body.items() if name in FIELDS or name in OPTIONS}
     errors = list(_check_around({k: v for k, v in body.items() if k not in asked}, around))
     kind = _kind(body)
     if kind is None:
         raise invalid(in_order(errors))
-    model = _model(body, kind, parts.settings, errors)
+    model = _model(body, kind, models, errors)
     unknown = any(error.pointer == "/model" and error.code == "not_one_of" for error in errors)
     choice = routing.choose(body.get("provider"), kind, model[1], parts) if model else routing.NOBODY
     if choice.stranger:
@@ -118,7 +131,7 @@ def wanted(body: Mapping[str, object], parts: Parts) -> Wanted:
         except Invalid as exc:
             errors += exc.errors
     if errors:
-        close = difflib.get_close_matches(str(body.get("model"))[:_NAME_MAX], parts.settings.models, n=3, cutoff=0.4)
+        close = difflib.get_close_matches(str(body.get("model"))[:_NAME_MAX], models, n=3, cutoff=0.4)
         raise invalid(in_order(errors), close if unknown else None)
     assert model is not None  # else there is an error
     if choice.problem is not None:
@@ -137,10 +150,26 @@ def wanted(body: Mapping[str, object], parts: Parts) -> Wanted:
         adjustments=adjustments,
         metadata=dict(body.get("metadata") or {}),  # type: ignore[call-overload]  # checked
         deadline_s=_deadline_s(body, kind, parts.settings),
-        price_micros=made.price_micros,
+        price_micros=made.price_of(choice.route),
         currency=made.currency,
+        strict=body.get("strict") is True,
+        pinned=body.get("provider") is not None,
         why=choice.why,
+        candidates=choice.candidates,
     )
+
+
+def _allowed(
+    body: Mapping[str, object], settings: Settings, only: Collection[str] | None
+) -> Mapping[str, ModelSettings]:
+    """The models that a key may ask for. Raises Problem model-not-allowed for one that it may not."""
+    if only is None:
+        return settings.models
+    models = {name: model for name, model in settings.models.items() if name in only}
+    asked = body.get("model")
+    if isinstance(asked, str) and asked in settings.models and asked not in models:
+        raise Problem("model-not-allowed", f"This key may not ask for the model {asked}.", models=list(models))
+    return models
 
 
 def _check_around(given: Mapping[str, object], around: Mapping[str, FieldSpec]) -> list[FieldError]:
@@ -193,20 +222,20 @@ def _kind(body: Mapping[str, object]) -> Kind | None:
 
 
 def _model(
-    body: Mapping[str, object], kind: Kind, settings: Settings, errors: list[FieldError]
+    body: Mapping[str, object], kind: Kind, models: Mapping[str, ModelSettings], errors: list[FieldError]
 ) -> tuple[str, ModelSettings] | None:
     """The model by its name, or the type's default; None with a fault noted, if there is no such or it is no name."""
     name = body.get("model")
-    names = [n for n, m in settings.models.items() if m.type == kind]
+    names = [n for n, m in models.items() if m.type == kind]
     if name is None:
-        chosen = [(n, m) for n, m in settings.models.items() if m.type == kind and m.default]
+        chosen = [(n, m) for n, m in models.items() if m.type == kind and m.default]
         if not chosen:
             lacks = f"there is no default model for {kind} tasks: name one" if names else _none_of(kind)
             errors.append(_fault("model", "required", lacks, allowed={"values": names}))
         return chosen[0] if chosen else None
     if not isinstance(name, str) or len(name) > _NAME_MAX:
         return None
-    known = settings.models.get(name)
+    known = models.get(name)
     if known is None:
         lacks = "there is no such model" if names else _none_of(kind)
         errors.append(_fault("model", "not_one_of", lacks, allowed={"values": names}))

@@ -14,8 +14,8 @@ from flask import Response, request
 
 from api.errors import dumps
 from api.parts import parts
-from api.schemas import PRIORITY_NAMES
-from models import ids, learning, pollplan
+from api.schemas import PRIORITY_NAMES, Wanted
+from models import ids, learning, pollplan, pricing
 from models.db import Row, UnitOfWork
 from models.failures import FAILURES, FailureKind
 from models.fields import FIELDS, OPTIONS, Kind
@@ -91,6 +91,25 @@ def task(
         "cancel_requested_at": moment(row["cancel_requested_at"]),
         "metadata": row["metadata"],
         "links": {"self": here, "history": f"{here}/history", "cancel": here},
+    }
+
+
+def preview(wish: Wanted, *, seed_open: bool) -> dict[str, object]:
+    """What a submit would do. `seed_open`: the seed is drawn when the task is submitted, and here it is null."""
+    effective = {**wish.effective, **({"seed": None} if seed_open else {})}
+    micros = pricing.cost_micros(wish.type, wish.effective, wish.price_micros)
+    return {
+        "type": wish.type,
+        "model": wish.model,
+        "provider": wish.provider,
+        "provider_model": wish.provider_model,
+        "input": _in_order(wish.input),
+        "effective": _in_order(effective),
+        "drawn_at_submit": ["seed"] if seed_open else [],
+        "adjustments": wish.adjustments,
+        "price": {"micros": micros, "currency": wish.currency},
+        "deadline_s": wish.deadline_s,
+        "routing": {"why": wish.why, "candidates": wish.candidates},
     }
 
 

@@ -47,6 +47,19 @@ def create_task() -> Response:
     return shapes.answer(shapes.task(made.row, reused=made.reused), 200 if final else 202, headers)
 
 
+@serves(blp, "/preview", "previewTask")
+def preview_task() -> Response:
+    """Say what a submit would do, and do nothing."""
+    auth.presented()
+    body, _, refused = _read()
+    caller = auth.caller("tasks:write")
+    if refused is not None:
+        limits.spend_preview(caller)
+        raise refused
+    wish, seed_open = admission.preview(caller, body)
+    return shapes.answer(shapes.preview(wish, seed_open=seed_open))
+
+
 def _read() -> tuple[dict[str, object], Key | None, Problem | None]:
     """The body and its key, or why they cannot be read."""
     try:

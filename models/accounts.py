@@ -37,6 +37,7 @@ class Caller:
     running_limit: int | None
     active_limit: int | None
     submits_per_minute: int | None
+    models: frozenset[str] | None = None  # the only ones the key may ask for; None: all
 
 
 def checksum(body: str) -> str:
@@ -83,11 +84,13 @@ def create_key(  # noqa: PLR0913  a key has this many properties
     name: str = "",
     scopes: Sequence[str] = DEFAULT_SCOPES,
     expires_in_s: int | None = None,
+    models: Sequence[str] = (),
     key: str | None = None,
 ) -> tuple[UUID, str]:
     """Make a key for a user (made too if new) and give (its id, the key). The key is never seen again.
 
-    `key` stores a given well-formed key instead of a new one; one that is stored already stays as it is.
+    `models`: the only ones it may ask for; none named: all. `key` stores a given well-formed key instead of a new one;
+    one that is stored already stays as it is.
     Raises ValueError for an unknown scope or a bad key.
     """
     strange = sorted(set(scopes) - set(SCOPES))
@@ -97,8 +100,9 @@ def create_key(  # noqa: PLR0913  a key has this many properties
         raise ValueError("the key is not well formed")
     text = key or new_key()
     id_: UUID = uow.scalar(
-        """insert into api_keys (id, user_id, name, prefix, digest, scopes, expires_at)
-           values (:id, :user_id, :name, :prefix, :digest, :scopes, now() + make_interval(secs => :expires_in_s))
+        """insert into api_keys (id, user_id, name, prefix, digest, scopes, models, expires_at)
+           values (:id, :user_id, :name, :prefix, :digest, :scopes, :models,
+                   now() + make_interval(secs => :expires_in_s))
            on conflict (digest) do update set digest = excluded.digest returning id""",
         id=uuid7(),
         user_id=ensure_user(uow, user),
@@ -106,6 +110,7 @@ def create_key(  # noqa: PLR0913  a key has this many properties
         prefix=text[: len(PREFIX) + 4],
         digest=digest(secret, text),
         scopes=list(scopes),
+        models=list(models) or None,
         expires_in_s=expires_in_s,
     )
     return id_, text
@@ -116,7 +121,7 @@ def find_caller(uow: UnitOfWork, secret: str, key: str) -> Caller | None:
     if not well_formed(key):
         return None
     row = uow.one(
-        """select k.id as key_id, k.scopes, u.id as user_id, u.name, u.running_limit, u.active_limit,
+        """select k.id as key_id, k.scopes, k.models, u.id as user_id, u.name, u.running_limit, u.active_limit,
                   u.submits_per_minute,
                   coalesce(k.last_used_at < now() - interval '1 minute', true) as stale
              from api_keys k join users u on u.id = k.user_id
@@ -135,13 +140,14 @@ def find_caller(uow: UnitOfWork, secret: str, key: str) -> Caller | None:
         running_limit=row["running_limit"],
         active_limit=row["active_limit"],
         submits_per_minute=row["submits_per_minute"],
+        models=None if row["models"] is None else frozenset(row["models"]),
     )
 
 
 def list_keys(uow: UnitOfWork, user: str | None = None) -> Sequence[Row]:
     """Every key with its user, newest first, never the key itself."""
     return uow.all(
-        """select k.id, u.name as user, k.name, k.prefix, k.scopes, k.created_at, k.expires_at, k.revoked_at,
+        """select k.id, u.name as user, k.name, k.prefix, k.scopes, k.models, k.created_at, k.expires_at, k.revoked_at,
                   k.last_used_at
              from api_keys k join users u on u.id = k.user_id
             where cast(:user as text) is null or u.name = :user order by k.id desc""",

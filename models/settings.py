@@ -197,7 +197,9 @@ class Route:
 
     name: str = _text("", "a key of [providers]")
     model: str = _text("", "the vendor's name of the model")
+    order: int = _num(0, 0, 1000, "place in the order, from 1; routes of one place share; 0: its place in the list")
     weight: int = _num(1, 1, 1000, "share among providers of the same place in the order")
+    price_micros: int = _num(-1, -1, 10**12, "price by this route, in place of the model's; -1: the model's")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,10 +208,17 @@ class ModelSettings:
 
     type: str = _text("image", "what it makes", ("image", "video"))
     providers: tuple[Route, ...] = field(default=(), metadata={"doc": "in order of preference"})
+    prefer: str = _text(
+        "weight", "among routes of one place: by `weight`, or the cheapest `price`", ("weight", "price")
+    )
     price_micros: int = _num(0, 0, 10**12, "per image, or per second of video, in millionths of the currency")
     currency: str = _text("USD", "ISO 4217 code")
     default: bool = field(default=False, metadata={"doc": "used when a request of its type names no model"})
     title: str = _text("", "one line for people")
+
+    def price_of(self, route: Route) -> int:
+        """Micros per image or second by one of its routes."""
+        return self.price_micros if route.price_micros < 0 else route.price_micros
 
 
 @dataclass(frozen=True, kw_only=True)

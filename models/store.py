@@ -23,7 +23,7 @@ _PATCHABLE = (
     "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code",
     "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at",
     "cancel_answered_at", "provider",
-    "provider_model", "effective",
+    "provider_model", "effective", "adjustments", "price_micros", "tried",
 )  # fmt: skip
 
 _GUARDS: Mapping[Guard, str] = {
@@ -171,6 +171,7 @@ _JSON_COLUMNS = frozenset({"input", "effective", "adjustments", "metadata"})
 _INSERT_COLUMNS = (
     "id", "user_id", "key_id", "type", "order_id", "idempotency_key", "fingerprint", "priority", "model", "provider",
     "provider_model", "input", "effective", "adjustments", "metadata", "deadline_s", "price_micros", "currency",
+    "strict", "pinned",
 )  # fmt: skip
 _INSERT = f"""
 with fresh as (
@@ -190,9 +191,10 @@ select id from fresh
 def insert(uow: UnitOfWork, values: Mapping[str, object], detail: Mapping[str, object]) -> bool:
     """Insert a PENDING task of version 1 and its `accepted` event. False: the idempotency key is taken.
 
-    `values` holds every column of _INSERT_COLUMNS; `detail` says why this provider. Waits for a concurrent twin with
-    the same key to commit or roll back.
+    `values` holds every column of _INSERT_COLUMNS, `strict` and `pinned` where they are true; `detail` says why this
+    provider. Waits for a concurrent twin with the same key to commit or roll back.
     """
+    values = {"strict": False, "pinned": False, **values}
     bound = {c: as_json(values[c]) if c in _JSON_COLUMNS else values[c] for c in _INSERT_COLUMNS}
     return uow.one(_INSERT, **bound, detail=as_json(dict(detail))) is not None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -48,6 +49,11 @@ class Runtime:
         gate = self.gates.get(provider)
         return gate.hold_s(operation, kind) if gate is not None else 0.0
 
+    def refuses(self, provider: str, kind: Kind) -> bool:
+        """Whether a new task of `kind` should go elsewhere: the provider fails, is away or refuses our credential."""
+        gate = self.gates.get(provider)
+        return gate is not None and gate.refuses(kind) is not None
+
     def gate(self, provider: str) -> AbstractContextManager[None]:
         """The gate around calls that do not go through a provider's own methods: downloads."""
         gate = self.gates.get(provider)
@@ -76,6 +82,11 @@ class Runtime:
                 log.warning("%s; the answer is kept and written again", type(exc).__name__)
                 tries += 1
                 time.sleep(wait)
+
+
+def draw(low: int, high: int) -> int:
+    """A random whole number in [low, high]."""
+    return low + secrets.randbelow(high - low + 1)
 
 
 _lock = threading.Lock()

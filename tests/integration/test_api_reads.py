@@ -189,7 +189,11 @@ def test_history_tells_transitions_calls_and_the_next_look(service: Service) -> 
     assert [(e["reason"], e["from"], e["to"], e["version"]) for e in told["events"]] == [
         ("accepted", None, "PENDING", 1)
     ]
-    assert told["events"][0]["detail"] == {"provider": "wan", "why": "first enabled"}
+    detail = told["events"][0]["detail"]
+    assert (detail["provider"], detail["why"]) == ("wan", "first enabled")
+    assert [(one["provider"], one["reason"]) for one in detail["candidates"]] == [
+        ("off", "it is switched off"), ("wan", "chosen"), ("spare", "behind the chosen one"),
+    ]  # fmt: skip
     call = told["upstream_calls"][0]
     assert (call["operation"], call["ms"], call["verdict"], call["http_status"]) == ("observe", 12, "ok", 200)
     assert call["asked_about"] == 2  # how many, never which: they are others'

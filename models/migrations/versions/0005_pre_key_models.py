@@ -1,4 +1,4 @@
-"""Keys limited to models."""
+"""Keys limited to models, and what a task needs to go to another provider of its model."""
 
 from pathlib import Path
 
@@ -16,4 +16,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing to undo."""
+    """Drop the columns."""
+    op.execute(
+        """alter table api_keys drop column models;
+           alter table tasks drop column strict, drop column pinned, drop column tried"""
+    )
