@@ -18,7 +18,7 @@ from models.lifecycle import Change, Error, Reason, Stage, Status
 from models.settings import Retries
 from providers.calls import recorded
 from providers.port import Accepted, Call, FindAnswer, NotAccepted, Outcome, Provider, Refused, Uncertain
-from tasks import bell, fetching, moves
+from tasks import bell, failover, fetching, moves
 from tasks.pacing import Pacer
 from tasks.runtime import Runtime
 
@@ -65,12 +65,21 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
 
 
 def _defer(rt: Runtime, row: Row, hold_s: float) -> None:
-    """The gate is shut: the task waits in line, and nothing of it is spent."""
-    change = Change(
-        reason=Reason.DEFERRED,
-        to=Status.PENDING,
-        wake_in_s=hold_s + rt.jitter(),  # not all at the very moment it opens
-        detail={"why": "the provider is failing, pausing or refusing its credential", "wait_s": round(hold_s, 1)},
+    """The gate is shut: another provider makes it, or it waits in line, and nothing of it is spent.
+
+    A pause that the vendor asked for ends in seconds, so that nothing goes elsewhere for it.
+    """
+    held = "the provider is failing, pausing or refusing its credential"
+    move = None if row["risk"] or not rt.refuses(row["provider"], Kind(row["type"])) else failover.elsewhere(rt, row)
+    change = (
+        move.change(Reason.DEFERRED, {"after": held}, {})
+        if move is not None
+        else Change(
+            reason=Reason.DEFERRED,
+            to=Status.PENDING,
+            wake_in_s=hold_s + rt.jitter(),  # not all at the very moment it opens
+            detail={"why": held, "wait_s": round(hold_s, 1)},
+        )
     )
     with rt.db.unit_of_work() as uow:
         moved = store.apply(uow, row["id"], row["version"], change)
@@ -113,7 +122,9 @@ def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome:
 def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequence[Call]) -> None:
     """Write what a submit came to, whatever it takes until the deadline, then see to what follows."""
     kind = Kind(row["type"])
-    change = outcome_change(row, outcome, rt.settings.retries, rt.jitter(), _first_s(rt, row))
+    change = _elsewhere(rt, row, outcome) or outcome_change(
+        row, outcome, rt.settings.retries, rt.jitter(), _first_s(rt, row)
+    )
     left_s = max(30.0, (row["deadline_at"] - row["now"]).total_seconds())
     if isinstance(outcome, Accepted) and outcome.finished is not None:
         change = rt.persist(partial(fetching.begin, rt, row, outcome.finished, outcome.receipt), left_s)
@@ -202,6 +213,23 @@ def outcome_change(row: Row, outcome: Outcome, retries: Retries, jitter: float, 
             return moves.failed(_unconfirmed(outcome.error))
 
 
+def _elsewhere(rt: Runtime, row: Row, outcome: Outcome) -> Change | None:
+    """To the next provider of the model, if this one surely has nothing of the task; None: it stays with this one."""
+    if not isinstance(outcome, NotAccepted) or _doubtful(row, outcome):
+        return None
+    move = failover.elsewhere(rt, row)
+    if move is None:
+        return None
+    error = outcome.error
+    more = {"upstream_call_count": row["upstream_call_count"], "risk": False, "last_error": error.message}
+    return move.change(Reason.NOT_ACCEPTED, {"code": error.kind}, more)
+
+
+def _doubtful(row: Row, outcome: NotAccepted) -> bool:
+    """Whether the vendor may have the task after all, from this call or one before it."""
+    return not FAILURES[outcome.error.kind].certain or (row["risk"] and not outcome.absent)
+
+
 def _first_s(rt: Runtime, row: Row) -> float:
     """Seconds from acceptance to the first question, learned from others of its kind where there are enough."""
     fresh = {**row, "claimed_at": row["now"], "poll_count": 0}
@@ -229,7 +257,7 @@ def _again(row: Row, outcome: NotAccepted, retries: Retries, jitter: float, sent
     """
     error = outcome.error
     maybe = not FAILURES[error.kind].certain
-    doubt = maybe or (row["risk"] and not outcome.absent)
+    doubt = _doubtful(row, outcome)
     spent = row["submit_tries"] + (not FAILURES[error.kind].waits)
     if spent >= retries.submit_attempts:
         calls = sent_before + maybe

@@ -23,6 +23,7 @@ NOT_ASKED = [
     checks.ensure_resource_availability,
     checks.object_level_authorization,
 ]
+TOO_LARGE = 413  # documented, and no answer that the check of refusals knows
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["positive", "negative"])
@@ -47,7 +48,9 @@ def test_nothing_undocumented_comes_out(service: Service, mode: GenerationMode) 
         def ask(case: Any) -> None:  # noqa: ANN401  schemathesis's
             if "task_id" in case.path_parameters and answered.total() % 4:  # else nearly all of them are unknown
                 case.path_parameters["task_id"] = known[answered.total() % 4 - 1]
-            response = case.call_and_validate(headers=service.signed(), excluded_checks=NOT_ASKED)
+            response = case.call(headers=service.signed())
+            large = [checks.negative_data_rejection] if response.status_code == TOO_LARGE else []
+            case.validate_response(response, headers=service.signed(), excluded_checks=NOT_ASKED + large)
             answered[response.status_code] += 1
 
         try:
