@@ -5,7 +5,7 @@ Provider credentials never come here: Flower and `inspect conf` show this module
 
 import os
 
-from kombu import Queue
+from kombu import Exchange, Queue
 
 from models.settings import Settings
 
@@ -23,9 +23,11 @@ imports = (
     "tasks.sweep",
     "tasks.retention",
     "tasks.probing",
+    "tasks.broker",
     "tasks.signals",
 )  # no autodiscovery: it looks for other names
-task_queues = [Queue("image"), Queue("video"), Queue("default")]
+_names = ("image", "video", "default")
+task_queues = [Queue(name) for name in _names]
 task_routes = {
     "image.*": {"queue": "image"},
     "video.*": {"queue": "video"},
@@ -60,12 +62,26 @@ beat_schedule = {
     "retention": {"task": "retention", "schedule": 3600.0},
 }
 
-broker_transport_options = {
-    "visibility_timeout": 900,  # seconds; at least ten times the longest countdown (30 s), or copies run
-    "unacked_restore_interval": 10,  # seconds between looks for what a dead worker held; one ZRANGE each
-    "unacked_restore_throttle": 1,  # the default looks only every tenth time
-    "socket_timeout": 10,  # seconds; the default is for ever, on a frozen Redis
-    "socket_connect_timeout": 3,
-    "socket_keepalive": True,
-    "health_check_interval": 10,  # seconds; a half-open connection is dropped after up to two of these; 25 is long
-}
+if not broker_url.startswith(("amqp:", "amqps:", "pyamqp:")):
+    broker_transport_options = {
+        "visibility_timeout": 900,  # seconds; at least ten times the longest countdown (30 s), or copies run
+        "unacked_restore_interval": 10,  # seconds between looks for what a dead worker held; one ZRANGE each
+        "unacked_restore_throttle": 1,  # the default looks only every tenth time
+        "socket_timeout": 10,  # seconds; the default is for ever, on a frozen Redis
+        "socket_connect_timeout": 3,
+        "socket_keepalive": True,
+        "health_check_interval": 10,  # seconds; a half-open connection is dropped after up to two of these; 25 is long
+    }
+else:
+    # Quorum queues on a topic exchange: only so a countdown waits in the broker, and not unacknowledged in a worker's
+    # memory with everything behind it (tasks/broker.py).
+    task_default_exchange = "weir"
+    task_default_exchange_type = "topic"
+    task_default_queue_type = "quorum"
+    _exchange = Exchange(task_default_exchange, type=task_default_exchange_type)
+    task_queues = [
+        Queue(name, _exchange, routing_key=name, queue_arguments={"x-queue-type": task_default_queue_type})
+        for name in _names
+    ]
+    broker_transport_options = {"confirm_publish": True}  # without it a message is sent into the blue
+    broker_heartbeat = 10  # seconds; a half-open connection is dropped after two of these

@@ -12,12 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from models import ids
-from tasks import app
+from tasks import app, broker
 
 log = logging.getLogger("weir.bell")
 
 MAX_COUNTDOWN_S = 30  # a longer wait stands in the row, and the sweep rings
-_EXPIRES_S = 900  # past its time by this much a message is stale; the sweep covers what expires
 # Redis serves 0 first. Work under way goes before work that is to begin.
 _ONGOING = 0
 _BY_PRIORITY = {0: 3, 1: 6, 2: 9}  # high, normal, low
@@ -32,8 +31,10 @@ def impatient() -> None:
     global _quiet_until  # noqa: PLW0603  a mood of the process, set once at its start
     _quiet_until = 0.0
     at_once = {"max_retries": 0, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-    options = {**app.conf.broker_transport_options, **at_once, "socket_timeout": 2, "socket_connect_timeout": 2}
-    app.conf.broker_transport_options = options
+    redis = {"socket_timeout": 2, "socket_connect_timeout": 2}
+    amqp = {"connect_timeout": 2, "read_timeout": 2, "write_timeout": 2}
+    limits = redis if app.conf.broker_url.startswith("redis") else amqp
+    app.conf.broker_transport_options = {**app.conf.broker_transport_options, **at_once, **limits}
 
 
 def ring(kind: str, step: str, id_: UUID, version: int, countdown_s: float = 0, priority: int = 1) -> None:
@@ -52,7 +53,6 @@ def wave_options(provider: str, kind: str, version: int, countdown_s: int) -> di
     return {
         "task_id": f"{provider}.{kind}.{version}",
         "countdown": countdown_s,
-        "expires": countdown_s + _EXPIRES_S,
         "priority": _ONGOING,
     }
 
@@ -73,11 +73,11 @@ def _send(name: str, args: tuple[str, int], message_id: str, countdown_s: float,
         return
     delay: dict[str, Any] = {"countdown": countdown} if countdown else {}
     try:
-        app.tasks[name].apply_async(
-            args, task_id=message_id, expires=countdown + _EXPIRES_S, priority=urgency, retry=False, **delay
-        )
+        # No `expires`: the receiver's clock would decide. A stale message finds another version and does nothing.
+        app.tasks[name].apply_async(args, task_id=message_id, priority=urgency, retry=False, **delay)
     except Exception as exc:  # noqa: BLE001  the row is there; whatever the broker did, the sweep will ring
         log.warning("wake-up not sent: %s (%s)", message_id, type(exc).__name__)
+        broker.doubt()
         _be_quiet()
 
 

@@ -26,6 +26,7 @@ hypothesis.settings.load_profile("quick")
 if TYPE_CHECKING:
     from api.embedded import EmbeddedServers
     from models.settings import Settings
+    from tests.rabbit import Rabbit
 
 TIERS = ("unit", "contract", "integration", "e2e", "chaos")
 SECRET = "for-tests-only-" + "0" * 32
@@ -93,7 +94,7 @@ def _only_loopback() -> None:
     socket.getaddrinfo = guarded_lookup  # type: ignore[assignment]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def needs() -> Callable[[str], str]:
     """`needs("chromium")` gives the program's path; without it the test is skipped, in CI it fails."""
 
@@ -142,6 +143,18 @@ def _administer(servers: EmbeddedServers, statement: str) -> None:
 
 def _named(url: str, database: str) -> str:
     return urlsplit(url)._replace(path=f"/{database}").geturl()
+
+
+@pytest.fixture(scope="session")
+def rabbit(needs: Callable[[str], str]) -> Iterator[Rabbit]:
+    """One RabbitMQ for the session, running whenever a test is handed it."""
+    needs("rabbitmq-server")
+    from tests.rabbit import Rabbit  # noqa: PLC0415  same
+
+    folder = Path(tempfile.mkdtemp(prefix="weir-rabbit-"))
+    with Rabbit(folder) as running:
+        yield running
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pytest
 from api.embedded import EmbeddedServers
 from models.db import Database
 from tests.live import WORKERS, Live, until
+from tests.rabbit import Rabbit
 
 ROOM = """
 [caps]
@@ -39,9 +40,14 @@ FINAL = ("SUCCESS", "FAILED", "TIMEOUT", "CANCELED")
 
 
 @pytest.fixture
-def live(database_url: str, redis_url: str, data_dir: Path) -> Iterator[Live]:
-    """Two workers of four threads and a spare of one, room for 200, over the session's servers."""
-    with Live(database_url=database_url, redis_url=redis_url, data_dir=data_dir, toml=ROOM) as running:
+def live(request: pytest.FixtureRequest, database_url: str, redis_url: str, data_dir: Path) -> Iterator[Live]:
+    """Two workers of four threads and a spare of one, room for 200, over the session's servers.
+
+    With the parameter "rabbitmq" their messages go through RabbitMQ.
+    """
+    on_rabbit = getattr(request, "param", "redis") == "rabbitmq"
+    environ = {"WEIR_BROKER_URL": request.getfixturevalue("rabbit").url} if on_rabbit else {}
+    with Live(database_url=database_url, redis_url=redis_url, data_dir=data_dir, toml=ROOM, environ=environ) as running:
         yield running
 
 
@@ -148,6 +154,7 @@ def test_killed_server_loses_and_doubles_nothing(own_servers: EmbeddedServers, d
         _holds(live, 50)
 
 
+@pytest.mark.parametrize("live", ["redis", "rabbitmq"], indirect=True)
 def test_all_workers_killed_at_once_resume_where_they_were(live: Live) -> None:
     live.start()
     live.sim("/_sim/config", {"image_s": [4, 8], "share_media": True})
@@ -156,6 +163,19 @@ def test_all_workers_killed_at_once_resume_where_they_were(live: Live) -> None:
     live.kill(*WORKERS, "beat")
     live.start(*WORKERS, "beat")
     _holds(live, 50)
+
+
+@pytest.mark.parametrize("live", ["rabbitmq"], indirect=True)
+def test_killed_rabbitmq_loses_and_doubles_nothing(live: Live, rabbit: Rabbit) -> None:
+    live.start()
+    live.sim("/_sim/config", {"image_s": [3, 6], "video_s": [3, 6], "share_media": True})
+    _submit(live, 40)
+    _submit(live, 10, type="video", width=None, height=None)
+    until(lambda: _states(live).get("RUNNING", 0) > 10, saying=live.tails)
+    rabbit.kill()
+    _submit(live, 5, about="while it is away")  # accepted all the same: the sweep wakes them
+    rabbit.start()
+    _holds(live, 55)
 
 
 def test_rolling_restart_of_every_process_loses_and_doubles_nothing(live: Live) -> None:
