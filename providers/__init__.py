@@ -13,6 +13,7 @@ from models.settings import Polling, ProviderSettings, Retries, Settings, Settin
 from providers.ark import Ark
 from providers.comfyui import ComfyUI
 from providers.dashscope import DashScope
+from providers.fal import Fal
 from providers.openai import OpenAI
 from providers.port import Provider
 from providers.sdwebui import SdWebui
@@ -35,6 +36,7 @@ PROVIDERS: Mapping[str, Factory] = {
     "ark": Ark,
     "comfyui": ComfyUI,
     "dashscope": DashScope,
+    "fal": Fal,
     "openai": OpenAI,
     "sdwebui": SdWebui,
 }

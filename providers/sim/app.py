@@ -13,12 +13,19 @@ from collections.abc import Mapping
 from flask import Blueprint, Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from providers.sim import ark, comfyui, dashscope, files, openai, sdwebui
+from providers.sim import ark, comfyui, dashscope, fal, files, openai, sdwebui
 from providers.sim.config import Config
 from providers.sim.ledger import now_s
 from providers.sim.world import Dialect, World
 
-DIALECTS: tuple[Dialect, ...] = (ark.DIALECT, comfyui.DIALECT, dashscope.DIALECT, openai.DIALECT, sdwebui.DIALECT)
+DIALECTS: tuple[Dialect, ...] = (
+    ark.DIALECT,
+    comfyui.DIALECT,
+    dashscope.DIALECT,
+    fal.DIALECT,
+    openai.DIALECT,
+    sdwebui.DIALECT,
+)
 
 
 def create_sim_app(config: Config | None = None) -> Flask:

@@ -33,6 +33,7 @@ class Vendor:
 
     `models` has one for each kind that the vendor makes. `group` is how many images are asked for where one is to fail.
     `moderates`: it refuses content; a server of one's own takes every prompt.
+    `check`: what the history notes of a check that found everything well.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Vendor:
     cheap: dict[Kind, dict[str, object]]
     group: int = 3
     moderates: bool = True
+    check: str = "ok"
 
 
 VENDORS = {
@@ -58,6 +60,12 @@ VENDORS = {
         "/dashscope",
         {Kind.IMAGE: "wan2.2-t2i-flash", Kind.VIDEO: "wan2.5-t2v-preview"},
         {Kind.IMAGE: {"width": 512, "height": 640}, Kind.VIDEO: {"resolution": "480p"}},
+    ),
+    "fal": Vendor(
+        "/fal",
+        {Kind.IMAGE: "fal-ai/flux/dev", Kind.VIDEO: "kling-3:fal-ai/kling-video/o3/pro/text-to-video"},
+        {Kind.IMAGE: {"width": 512, "height": 640}, Kind.VIDEO: {"duration_s": 3}},
+        check="invalid_parameter",  # it has no question but about what is not there
     ),
     "openai": Vendor(
         "/openai",
