@@ -3,7 +3,7 @@
 Source: the provider sheet of 2026-11-30; the official SDK 5.0.54 is held against it in tests/contract/test_sim_ark.py.
 Any bearer of at least eight signs is a key, one key is one account. Habits kept: DELETE means cancel, refusal or
 removal by the task's state; a refused image is an element of a 200; every null is absent; calls come to `callback_url`
-(see ark_callbacks, which has the directives for them).
+(see callbacks, which has the directives for them).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from providers.sim.ark_answers import (
     task_id,
     word_of,
 )
-from providers.sim.ark_callbacks import Callbacks, script_of
 from providers.sim.ark_orders import NAME, RefusedError, image_order, model_of, prompt_of, video_order
+from providers.sim.callbacks import BadScriptError, Callbacks, script_of
 from providers.sim.faults import Fault
 from providers.sim.ledger import Job, account_of, now_s
 from providers.sim.rules import Subject
@@ -71,7 +71,7 @@ class _Api:
     def __init__(self, world: World, link: Link) -> None:
         self._world = world
         self._link = link
-        self._callbacks = Callbacks(world)
+        self._callbacks = Callbacks(world, NAME)
         self._deleted: set[str] = set()
 
     def generate(self) -> Response:
@@ -106,9 +106,11 @@ class _Api:
                 return refused
             try:
                 body = _body()
-                order, script = video_order(body, self._account()), script_of(prompt_of(body))
+                order, script = video_order(body, self._account()), script_of(prompt_of(body), NAME)
             except RefusedError as refusal:
                 return _refused(refusal)
+            except BadScriptError as wrong:
+                return error(400, "InvalidParameter", str(wrong), "content.text")
             missing = clips.missing()
             fate = fault if missing is None else Fault(fail="InternalError", fail_message=missing).over(fault)
             job = self._world.accept(order, fate, prompt_of(body))

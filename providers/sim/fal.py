@@ -4,12 +4,14 @@ Source: the provider sheet of 2026-11-30; the official SDK 1.0.3 is held against
 tests/contract/test_sim_fal.py. Any `Authorization: Key` of at least eight signs is a key, one key is one account.
 Habits kept: any input is taken, what is wrong with it comes with the result of a request that is COMPLETED; status
 answers 202 until then; addresses are of the app, those of the whole model are unknown; what waits is removed by a
-cancel, what runs is only told and goes on.
+cancel, what runs is only told and goes on; the end is called to `fal_webhook` (see callbacks, which has the directives
+for that). Above `limits.in_flight` a submit is refused, where the real queue lets it wait.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -17,7 +19,8 @@ from collections.abc import Callable, Mapping
 from flask import Blueprint, Response, request
 
 from providers.sim import clips
-from providers.sim.fal_answers import TYPES, Links, detail, failure, result, status
+from providers.sim.callbacks import BadScriptError, Callbacks, Script, script_of
+from providers.sim.fal_answers import TYPES, Links, callback, detail, failure, result, status
 from providers.sim.fal_orders import NAME, app_of, order_of, prompt_of
 from providers.sim.fal_signing import Signer
 from providers.sim.faults import Fault
@@ -63,6 +66,7 @@ class _Api:
         self._world = world
         self._link = link
         self._signer = Signer()
+        self._callbacks = Callbacks(world, NAME)
 
     def jwks(self) -> Response:
         """Give the keys that callbacks are signed with, to anybody."""
@@ -81,13 +85,32 @@ class _Api:
             if not isinstance(body, Mapping):
                 return error(422, "value_error", "Input should be a valid object")
             order = order_of(model, body, self._account())
-            job = self._world.accept(order, _fate(fault, order.kind), prompt_of(body))
+            try:
+                script = script_of(order.prompt, NAME)
+            except BadScriptError as wrong:
+                return error(422, "value_error", str(wrong))
+            job = self._world.accept(order, _fate(fault, order.kind), order.prompt)
+            self._plan(job, script)
             shown = status(job, now_s(), _base(), job.fault, logs=False)
             kept = ("request_id", "response_url", "status_url", "cancel_url")
             waiting = {"status": "IN_QUEUE", "queue_position": 0}
             return _json({**waiting, **{name: shown[name] for name in kept}, "gateway_request_id": job.id})
 
         return self._world.answer("submit", DIALECT, lambda: _subject(model), handle)
+
+    def _plan(self, job: Job, script: Script) -> None:
+        """Plan the one call of a request that ends and wants it."""
+        url, links = request.args.get("fal_webhook"), self._links()
+
+        def told(_as_of: float) -> Mapping[str, object] | None:
+            gone = self._world.ledger.for_file(job.id) is None or job.canceled_at <= now_s()
+            return None if gone else callback(job, links)
+
+        def sign(content: bytes) -> Mapping[str, str]:
+            return self._signer.headers(job.id, content, now_s())
+
+        if url is not None and math.isfinite(job.ends_at):
+            self._callbacks.plan(url, (job.ends_at,), told, script, sign)
 
     def state(self, app: str, name: str) -> Response:
         """Tell the state: 202 until the request has ended."""

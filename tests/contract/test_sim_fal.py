@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,10 +18,10 @@ from fal_client.client import FalClientHTTPError
 
 from models.contract import Kind
 from models.lifecycle import Failed, Finished
-from providers.port import Accepted, CancelAnswer
+from providers.port import Accepted, CancelAnswer, Forged, Uncertain
 from providers.sim import Config, Simulator
 from tests.contract.fal_jobs import adapter, job
-from tests.contract.raw_server import free_port
+from tests.contract.raw_server import Conn, RawServer, free_port
 from tests.contract.simulated import ledger, only_job, renewed, script
 
 KEY = "kid:sim-secret"
@@ -227,6 +228,97 @@ def test_one_key_does_not_see_anothers_requests(sim: Simulator) -> None:
     told = submit(sim)
     other = requests.get(told["status_url"], headers={"Authorization": "Key another-key"}, timeout=5)
     assert other.status_code == HTTPStatus.NOT_FOUND
+
+
+# --- callbacks ---
+
+
+class Receiver(RawServer):
+    """A callback address. `answers` are the first statuses it answers with; 204 afterwards."""
+
+    def __init__(self, *answers: int) -> None:
+        self._answers = list(answers)
+        super().__init__(self._take)
+
+    def _take(self, conn: Conn) -> None:
+        if conn.request():
+            conn.answer(b"", f"{self._answers.pop(0) if self._answers else 204} x")
+
+    def came(self, count: int) -> list[tuple[dict[str, str], bytes]]:
+        """The headers, with lower-case names, and the body of each call, once there are so many."""
+        end = time.monotonic() + 10
+        while len(self.requests) < count:
+            assert time.monotonic() < end, f"{len(self.requests)} calls came"
+            time.sleep(0.01)
+        calls = []
+        for whole in self.requests:
+            head, _, body = whole.partition(b"\r\n\r\n")
+            lines = [line.partition(": ") for line in head.decode().split("\r\n")[1:]]
+            calls.append(({name.lower(): value for name, _, value in lines}, body))
+        return calls
+
+
+def test_end_is_called_once_and_our_adapter_believes_the_signature(sim: Simulator) -> None:
+    provider = adapter(f"{sim.url}/fal")
+    read = provider.capabilities.callback
+    assert read is not None
+    with Receiver() as receiver:
+        asked = replace(job(), callback_url=f"{receiver.url}/v1/callbacks/fal/task_x/token")
+        outcome = provider.submit(asked)
+        ((headers, body),) = receiver.came(1)
+    assert receiver.requests[0].startswith(b"POST /v1/callbacks/fal/task_x/token HTTP/1.1\r\n")
+    assert isinstance(outcome, Accepted)
+    told = json.loads(body)
+    assert (told["status"], told["payload"]["has_nsfw_concepts"]) == ("OK", [False])
+    lent = read(headers, body)
+    assert provider.find(replace(asked, receipt=lent)) == outcome.receipt
+    with pytest.raises(Forged):
+        read(headers, body.replace(b"OK", b"NO"))
+
+
+def test_callback_lends_the_id_of_a_request_whose_answer_was_lost(sim: Simulator) -> None:
+    provider = adapter(f"{sim.url}/fal")
+    read = provider.capabilities.callback
+    assert read is not None
+    with Receiver() as receiver:
+        asked = replace(job(prompt="x [[sim: lost-answer]]"), callback_url=receiver.url, receipt=None)
+        assert isinstance(provider.submit(asked), Uncertain)
+        ((headers, body),) = receiver.came(1)
+    receipt = provider.find(replace(asked, receipt=read(headers, body)))
+    assert isinstance(receipt, str)
+    assert isinstance(provider.observe([receipt], Kind.IMAGE)[receipt], Finished)
+
+
+def test_refused_input_is_called_with_its_reason(sim: Simulator) -> None:
+    with Receiver() as receiver:
+        submit(sim, f"{FLUX}?fal_webhook={receiver.url}", num_images=9)
+        ((_, body),) = receiver.came(1)
+    told = json.loads(body)
+    assert (told["status"], told["error"]) == ("ERROR", "Invalid status code: 422")
+    assert told["payload"]["detail"][0]["type"] == "less_than_equal"
+
+
+@pytest.mark.parametrize(("directive", "answers"), [("twice", (204,)), ("late 0", (500,))])
+def test_calls_come_again(sim: Simulator, directive: str, answers: tuple[int, ...]) -> None:
+    with Receiver(*answers) as receiver:
+        submit(sim, f"{FLUX}?fal_webhook={receiver.url}", prompt=f"x [[fal: callback {directive}]]")
+        first, second = receiver.came(2)
+    assert first[1] == second[1]
+
+
+def test_early_call_comes_before_the_answer(sim: Simulator) -> None:
+    with Receiver() as receiver:
+        told = submit(sim, f"{FLUX}?fal_webhook={receiver.url}", prompt="x [[fal: callback early]]")
+        assert len(receiver.requests) == 1
+    assert told["request_id"].encode() in receiver.requests[0]
+
+
+def test_unknown_directive_is_refused_and_another_dialects_is_not_ours(sim: Simulator) -> None:
+    answer = requests.post(
+        f"{sim.url}/fal/{FLUX}", json={**SMALL, "prompt": "x [[fal: callback odd]]"}, headers=AUTH, timeout=5
+    )
+    assert (answer.status_code, "callback lost" in answer.text) == (422, True)
+    assert submit(sim, prompt="x [[ark: callback odd]]")["request_id"]
 
 
 # --- our adapter against it ---

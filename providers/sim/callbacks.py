@@ -1,15 +1,15 @@
 """Calls to a client's callback address: planned when a task is taken, made when its state changes.
 
-    a clip [[ark: callback lost]]       no call comes
+    a clip [[ark: callback lost]]       no call comes; instead of `ark` the name of any dialect that has callbacks
     ... [[ark: callback twice]]         each comes twice
     ... [[ark: callback late SECONDS]]  each comes that much later than its news
     ... [[ark: callback early]]         all of them come before the submit is answered, which waits for the task's end
-    ... [[ark: callback disorder]]      the end comes first, then `running`, then the end again
+    ... [[ark: callback disorder]]      the end comes first, then the states between, then the end again
 
-A call is unsigned, as the vendor's are, and carries what a query would have said at that moment. One that is not
-acknowledged with 2xx within 5 s is repeated where it tells an end, three times. Only loopback is called: a simulator
-must not be a proxy. May not know what a task looks like. Invariants: at most `_SIDE_BY_SIDE` calls are open at one
-moment, at most `_PLANNED_MAX` are planned; none is made after the simulator has stopped.
+A call carries what its dialect tells of that moment, signed where the dialect signs. One that is not acknowledged with
+2xx within 5 s is repeated where it tells an end, three times. Only loopback is called: a simulator must not be a proxy.
+May not know what a task looks like. Invariants: at most `_SIDE_BY_SIDE` calls of a dialect are open at one moment, at
+most `_PLANNED_MAX` are planned; none is made after the simulator has stopped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from providers.sim.ark_orders import NAME, RefusedError
 from providers.sim.ledger import now_s
 from providers.sim.world import World
 
-_FORM = re.compile(r"\[\[\s*ark:\s*([^\[\]]*?)\s*\]\]")
+_FORM = re.compile(r"\[\[\s*(\w+):\s*([^\[\]]*?)\s*\]\]")
 _KINDS = ("lost", "twice", "early", "disorder")
 _ALLOWED = "callback lost, callback twice, callback late SECONDS, callback early, callback disorder"
 _ANSWER_S = 5.0
@@ -42,6 +41,12 @@ _LOOK_S = 0.25  # how soon a planner that waits for a later call notices that th
 
 Told = Callable[[float], Mapping[str, object] | None]
 """seconds since the epoch -> the task as it was or will be then; None when there is nothing to tell."""
+Sign = Callable[[bytes], Mapping[str, str]]
+"""a body -> the headers that prove it."""
+
+
+class BadScriptError(ValueError):
+    """A directive about callbacks cannot be understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +65,27 @@ class Call:
     as_of: float
     """The moment whose news it carries, seconds since the epoch."""
     told: Told
+    sign: Sign
     repeats: int
     """How often it is repeated without an acknowledgement."""
 
 
-def script_of(prompt: str) -> Script:
-    """Return what a prompt asks for. Raises RefusedError for a directive that nobody knows."""
+def unsigned(_body: bytes) -> Mapping[str, str]:
+    """Return no proof: for a vendor that gives none."""
+    return {}
+
+
+def script_of(prompt: str, dialect: str) -> Script:
+    """Return what a prompt asks of this dialect. Raises BadScriptError for a directive that nobody knows."""
     found = Script()
-    for text in _FORM.findall(prompt) if "[[" in prompt else []:
+    for name, text in _FORM.findall(prompt) if "[[" in prompt else []:
+        if name != dialect:
+            continue
         match = re.fullmatch(r"callback (\w+)(?: (\d{1,4}(?:\.\d{1,3})?))?", text)
         # Only "late" has seconds, and it has to have them.
         if match is None or (match[2] is None) != (match[1] in _KINDS) or match[1] not in (*_KINDS, "late"):
             message = f"unknown directive {text!r}; allowed: {_ALLOWED}"
-            raise RefusedError(400, "InvalidParameter", message, "content.text")
+            raise BadScriptError(message)
         found = replace(found, late_s=float(match[2])) if match[2] else replace(found, kind=match[1])
     return found
 
@@ -80,21 +93,21 @@ def script_of(prompt: str) -> Script:
 class Callbacks:
     """The calls that are due, and the thread that makes them while there are any. Safe under threads."""
 
-    def __init__(self, world: World) -> None:
-        """Start with nothing planned and no thread."""
-        self._world = world
+    def __init__(self, world: World, dialect: str) -> None:
+        """Start with nothing planned and no thread; calls are counted for `dialect`."""
+        self._world, self._dialect = world, dialect
         self._changed = threading.Condition()
         self._due: list[tuple[float, int, Call]] = []
         self._serial = itertools.count()
         self._planner: threading.Thread | None = None
         self._places = threading.BoundedSemaphore(_SIDE_BY_SIDE)
 
-    def plan(self, url: str, moments: tuple[float, ...], told: Told, script: Script) -> None:
+    def plan(self, url: str, moments: tuple[float, ...], told: Told, script: Script, sign: Sign = unsigned) -> None:
         """Plan one call for each of `moments`, oldest first; the last tells the end. Early ones are made at once."""
         if not _is_loopback(url):
-            self._world.ledger.count(NAME, "callback_refused")
+            self._world.ledger.count(self._dialect, "callback_refused")
             return
-        calls = [Call(url, at, told, _REPEATS if at == moments[-1] else 0) for at in moments]
+        calls = [Call(url, at, told, sign, _REPEATS if at == moments[-1] else 0) for at in moments]
         if script.kind == "lost":
             return
         if script.kind == "early":
@@ -114,7 +127,7 @@ class Callbacks:
     def _add(self, at_s: float, call: Call) -> None:
         with self._changed:
             if len(self._due) >= _PLANNED_MAX or self._world.stopping.is_set():
-                self._world.ledger.count(NAME, "callback_dropped")
+                self._world.ledger.count(self._dialect, "callback_dropped")
                 return
             heapq.heappush(self._due, (at_s, next(self._serial), call))
             if self._planner is None:
@@ -149,8 +162,9 @@ class Callbacks:
         body = call.told(call.as_of)
         if body is None or self._world.stopping.is_set():
             return
-        self._world.ledger.count(NAME, "callback")
-        if not _posted(call.url, body) and call.repeats > 0:
+        self._world.ledger.count(self._dialect, "callback")
+        content = json.dumps(body).encode()
+        if not _posted(call.url, content, call.sign(content)) and call.repeats > 0:
             self._add(now_s() + _PAUSE_S, replace(call, repeats=call.repeats - 1))
 
 
@@ -164,13 +178,13 @@ def _is_loopback(url: str) -> bool:
     return usable and near
 
 
-def _posted(url: str, body: Mapping[str, object]) -> bool:
+def _posted(url: str, body: bytes, proof: Mapping[str, str]) -> bool:
     """POST `body`; return whether it was acknowledged. A redirect is not followed and acknowledges nothing."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=_ANSWER_S)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        connection.request("POST", target, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        connection.request("POST", target, body, {"Content-Type": "application/json", **proof})
         return 200 <= connection.getresponse().status < 300
     except (OSError, http.client.HTTPException):
         return False
