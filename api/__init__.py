@@ -6,27 +6,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from flask import Flask
 
 from models.settings import Settings
 
 
-def create_app(settings: Settings | None = None) -> Flask:
-    """The WSGI application. `settings` None: from the environment.
+def create_app(settings: Settings | None = None, environ: Mapping[str, str] | None = None) -> Flask:
+    """The WSGI application. `settings` None: from the environment, or from `environ`, whose file is then watched.
 
     Raises SettingsError listing all that keeps the API from working.
     """
     from api import docs, errors, files, http, ops, tasks  # noqa: PLC0415  Celery's configuration is read with tasks.bell
     from api.openapi import WeirApi, configure, describe  # noqa: PLC0415  same
     from api.parts import Parts, attach  # noqa: PLC0415  same
+    from models.reload import Live  # noqa: PLC0415  same
 
-    made = Parts.build(settings or Settings.load(os.environ))
+    watched = environ or (os.environ if settings is None else {})
+    live = Live(Parts.build, watched, settings)
+    made = live.current()
     app = Flask(__name__, static_folder=None)
     app.config.update(configure(made.settings))
     http.prepare(app, made.settings)
     with app.app_context():
-        attach(made)
+        attach(live)
         api = WeirApi(app)
         errors.register(app)
         for blueprint in (tasks.blp, files.blp, ops.blp, files.links, ops.health):

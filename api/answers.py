@@ -358,6 +358,7 @@ class State(Open):
     live = _object("live tasks by status")
     ended_last_day = _object("tasks that ended in the last 24 hours, by status")
     sweep_age_s = _number("seconds since the sweep last ran; null: never", null=True)
+    settings = _object("of the process that answers: loaded_at, refused_at (null: the file is as it was last read)")
 
 
 class UsageLine(Open):

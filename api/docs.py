@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import flask_swagger_ui
 from flask import Blueprint, Response, current_app, redirect, request, send_from_directory
 from werkzeug.exceptions import NotFound
 
 from api.errors import CATALOGUE, dumps, not_found
+from api.openapi import task_request
+from api.parts import parts
 
 blp = Blueprint("docs", __name__)
 
@@ -24,9 +27,20 @@ _CSP = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action '
 _DOCUMENT = "weir-openapi"
 
 
-def publish(document: dict[str, object]) -> None:
-    """Keep the finished document of the app being made, as the bytes that are served."""
-    current_app.extensions[_DOCUMENT] = dumps(document)
+def publish(document: dict[str, Any]) -> None:
+    """Keep the finished document of the app being made, and the bytes that are served."""
+    current_app.extensions[_DOCUMENT] = (parts(), document, dumps(document))
+
+
+def _document() -> bytes:
+    """The document as of now: presets may have changed since it was made."""
+    made_for, document, body = current_app.extensions[_DOCUMENT]
+    now = parts()
+    if made_for is not now:
+        document["components"]["schemas"]["TaskRequest"] = task_request(now.settings, now.presets)
+        body = dumps(document)
+        current_app.extensions[_DOCUMENT] = (now, document, body)
+    return bytes(body)
 
 
 @blp.get("/")
@@ -38,7 +52,7 @@ def home() -> Response:
 @blp.get("/openapi.json")
 def openapi_json() -> Response:
     """The document."""
-    body = current_app.extensions[_DOCUMENT]
+    body = _document()
     response = Response(body, content_type="application/json", headers={"Cache-Control": "public, max-age=300"})
     response.set_etag(hashlib.sha256(body).hexdigest()[:32])
     return response.make_conditional(request)  # type: ignore[return-value]  # itself

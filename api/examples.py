@@ -96,6 +96,7 @@ ANSWERS: Mapping[tuple[str, int], Mapping[str, object]] = {
         "workers": [{"queue": "image", "workers": 2, "slots": 13}, {"queue": "video", "workers": 2, "slots": 4},
                     {"queue": "default", "workers": 1, "slots": 1}],
         "running_cap": 20, "live": {"PENDING": 4, "RUNNING": 2}, "sweep_age_s": 7.2,
+        "settings": {"loaded_at": "2026-11-30T18:00:02.511Z", "refused_at": None},
         "ended_last_day": {"CANCELED": 1, "FAILED": 0, "SUCCESS": 120, "TIMEOUT": 0},
     },
     ("getUsage", 200): {

@@ -1,10 +1,12 @@
 """gunicorn's configuration: Settings translated into gunicorn's names, as celeryconfig does for Celery.
 
 Named on the command line (`--config python:api.gunicorn_conf`), so that no gunicorn.conf.py of the current folder is
-read. No logic.
+read. No logic, but for SIGHUP: gunicorn's own way starts every process anew, and ends for good if the file is broken.
 """
 
 import os
+import signal
+from typing import Any
 
 from models.settings import Settings
 
@@ -23,3 +25,15 @@ accesslog = None  # our own log has a line per request, without query strings
 errorlog = "-"
 capture_output = False
 proc_name = "weir-web"
+
+
+def when_ready(server: Any) -> None:  # noqa: ANN401  gunicorn ships no types
+    """SIGHUP to the master goes to every process that serves."""
+    signal.signal(signal.SIGHUP, lambda *_: server.kill_workers(signal.SIGHUP))
+
+
+def post_worker_init(worker: Any) -> None:  # noqa: ANN401  same
+    """There it has the settings read anew, at the next request."""
+    from api.parts import live  # noqa: PLC0415  gunicorn reads this file before it forks
+
+    signal.signal(signal.SIGHUP, lambda *_: live(worker.wsgi).hurry())

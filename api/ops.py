@@ -11,7 +11,7 @@ from flask import Response, request
 from api import auth, shapes, standing
 from api.errors import Problem, error_wire, not_found
 from api.openapi import MODEL_ID, section, serves
-from api.parts import parts
+from api.parts import live, parts
 from models import marks, reads
 from models.contract import json_schema
 from models.fields import FieldError, Kind
@@ -104,7 +104,7 @@ def get_status() -> Response:
         lines = reads.lines(uow)
         ended = reads.ended(uow, 24)
         sweep_age_s = marks.age_s(uow, "sweep")
-    caps = parts().settings.caps
+    caps, read = parts().settings.caps, live().standing
     queues = []
     for kind, cap in ((Kind.IMAGE, caps.image), (Kind.VIDEO, caps.video)):
         mine = [row for row in lines if row["type"] == kind]
@@ -123,6 +123,7 @@ def get_status() -> Response:
         "live": {"PENDING": sum(row["waiting"] for row in lines), "RUNNING": sum(row["running"] for row in lines)},
         "ended_last_day": {str(status): ended.get(status, 0) for status in sorted(FINAL)},
         "sweep_age_s": None if sweep_age_s is None else round(sweep_age_s, 1),
+        "settings": {"loaded_at": shapes.moment(read.loaded_at), "refused_at": shapes.moment(read.refused_at)},
     })  # fmt: skip
 
 

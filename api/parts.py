@@ -5,6 +5,7 @@ Nothing here opens a socket or a file at construction; gunicorn builds the app a
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import time
@@ -12,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from flask import current_app
+from flask import Flask, current_app, g, has_request_context
 from itsdangerous import URLSafeSerializer, URLSafeTimedSerializer
 
 from api.readiness import Readiness
 from models import reads
 from models.contract import ModelBounds, Presets
 from models.db import Database, Row, UnitOfWork
+from models.reload import Live
 from models.settings import Route, Settings, SettingsError
 from providers import catalogue
 from providers.breaker import Shared
@@ -27,6 +29,7 @@ from providers.kv import Kv
 from providers.port import Provider
 from providers.presence import Presence
 from providers.storage import Storage
+from tasks import routing
 
 _POOL = 8  # connections per process; sixteen threads rarely hold more than a few at one moment
 _WAIT_S = 2.0  # for a connection; then 503, instead of a request that hangs (case O-65)
@@ -83,6 +86,7 @@ class Parts:
     settings: Settings
     db: Database
     kv: Kv
+    shared: Shared
     providers: Mapping[str, Provider]
     dam: Dam
     gates: Mapping[str, Gate]
@@ -94,8 +98,11 @@ class Parts:
     typical: Typical = field(default_factory=Typical)
 
     @classmethod
-    def build(cls, settings: Settings) -> Parts:
-        """The parts of one process. Raises SettingsError naming all that keeps the API from working."""
+    def build(cls, settings: Settings, before: Parts | None = None) -> Parts:
+        """The parts of one process. Where settings were read anew they share the connections of those `before`.
+
+        Raises SettingsError naming all that keeps the API from working.
+        """
         faults = [
             f"{name}: is not set; the API needs it"
             for name, value in (("WEIR_DATABASE_URL", settings.env.database_url), ("WEIR_SECRET", settings.env.secret))
@@ -108,17 +115,26 @@ class Parts:
             faults.append(str(exc))
         if faults:
             raise SettingsError("\n".join(faults))
+        providers = catalogue(settings)
+        faults = routing.faults(settings, providers)
+        if faults:
+            raise SettingsError("\n".join(faults))
+        return before.renewed(settings, providers, presets) if before else cls._first(settings, providers, presets)
+
+    @classmethod
+    def _first(cls, settings: Settings, providers: Mapping[str, Provider], presets: Presets) -> Parts:
         url = settings.env.database_url
         db = Database(url, pool=_POOL, wait_s=_WAIT_S, statement_s=_STATEMENT_S)
         kv = Kv(settings.env.redis_url)
         shared = Shared(kv.client)
         dam = Dam.build(shared, settings.providers)
-        parts = cls(
+        return cls(
             settings=settings,
             db=db,
             kv=kv,
+            shared=shared,
             readiness=Readiness(url, db, kv),
-            providers=catalogue(settings),
+            providers=providers,
             dam=dam,
             gates=dam.gates(settings.providers),
             presence=Presence(shared),
@@ -126,20 +142,19 @@ class Parts:
             places=Places(settings.users.running),
             storage=Storage(settings.results.url, settings.env.data_dir),
         )
-        parts.check_routes()
-        return parts
 
-    def check_routes(self) -> None:
-        """Raise SettingsError for a route to a model that its provider does not have."""
-        faults = [
-            f"models.{name}.providers: {route.name} has no model {route.model!r}; known:"
-            f" {', '.join(sorted(self.providers[route.name].capabilities.models))}"
-            for name, model in self.settings.models.items()
-            for route in model.providers
-            if self.bounds(route) is None
-        ]
-        if faults:
-            raise SettingsError("\n".join(faults))
+    def renewed(self, settings: Settings, providers: Mapping[str, Provider], presets: Presets) -> Parts:
+        """The same connections, with all that hangs on settings made anew."""
+        dam = Dam.build(self.shared, settings.providers)
+        return dataclasses.replace(
+            self,
+            settings=settings,
+            providers=providers,
+            dam=dam,
+            gates=dam.gates(settings.providers),
+            presets=presets,
+            places=Places(settings.users.running),
+        )
 
     def bounds(self, route: Route) -> ModelBounds | None:
         """What a model can make by this route; None: the provider does not have it."""
@@ -159,13 +174,24 @@ class Parts:
         self.kv.close()
 
 
-def attach(parts: Parts) -> None:
+def attach(live: Live[Parts]) -> None:
     """Give the app being made its parts."""
-    current_app.extensions[_NAME] = parts
+    current_app.extensions[_NAME] = live
 
 
 def parts() -> Parts:
-    """The parts of the app that serves this request."""
-    found = current_app.extensions[_NAME]
+    """The parts of the app that serves this request, the same from its beginning to its end."""
+    if not has_request_context():
+        return live().current()
+    if "parts" not in g:
+        g.parts = live().current()
+    found = g.parts
     assert isinstance(found, Parts)
+    return found
+
+
+def live(app: Flask | None = None) -> Live[Parts]:
+    """How the parts are kept up to date; of `app`, or of the one at work."""
+    found = (app or current_app).extensions[_NAME]
+    assert isinstance(found, Live)
     return found

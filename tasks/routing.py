@@ -21,6 +21,7 @@ from models.db import Database
 from models.fields import Kind
 from models.settings import ModelSettings, Route, Settings
 from providers.gate import Gate, Hold
+from providers.port import Provider
 
 OFF_RETRY_S = 30.0  # a provider that is switched off comes back by somebody's hand
 
@@ -63,6 +64,17 @@ class Candidate:
     def against(self) -> str:
         """What stands against it, in words that follow "since"; empty: nothing."""
         return "it is switched off" if self.off else self.hold.why if self.hold is not None else self.busy
+
+
+def faults(settings: Settings, providers: Mapping[str, Provider]) -> list[str]:
+    """A sentence for each route to a model that its provider does not have."""
+    return [
+        f"models.{name}.providers: {route.name} has no model {route.model!r}; known:"
+        f" {', '.join(sorted(providers[route.name].capabilities.models))}"
+        for name, model in settings.models.items()
+        for route in model.providers
+        if providers[route.name].capabilities.models.get(route.model) is None
+    ]
 
 
 def in_order(model: ModelSettings, draw: Callable[[], float] = random.random) -> list[tuple[int, Route]]:

@@ -15,15 +15,18 @@ from typing import TypeVar
 
 import providers as vendors
 from models import backoff
+from models.contract import Presets
 from models.db import TRANSIENT, Database
 from models.fields import Kind
-from models.settings import Settings
+from models.reload import Live
+from models.settings import Settings, SettingsError
 from providers.breaker import Shared
 from providers.fetch import Downloads
 from providers.gate import Dam, Gate, Gated, behind
 from providers.kv import connect
 from providers.port import Provider
 from providers.storage import Storage, StorageError
+from tasks import routing
 
 log = logging.getLogger("weir.runtime")
 
@@ -42,6 +45,7 @@ class Runtime:
     storage: Storage
     downloads: Downloads
     gates: Mapping[str, Gate] = field(default_factory=dict)
+    shared: Shared = field(default_factory=lambda: Shared(None))
     jitter: Callable[[], float] = field(default=random.random)
 
     def hold_s(self, provider: str, operation: str, kind: Kind | None = None) -> float:
@@ -90,26 +94,55 @@ def draw(low: int, high: int) -> int:
 
 
 _lock = threading.Lock()
-_built: tuple[int, Runtime] | None = None
+_built: tuple[int, Live[Runtime]] | None = None
 
 
-def build(settings: Settings, *, pool: int = 8) -> Runtime:
-    """A runtime of its own; `pool` is the most database connections."""
-    gates = Dam.build(Shared(connect(settings.env.redis_url)), settings.providers).gates(settings.providers)
+def build(settings: Settings, *, pool: int = 8, before: Runtime | None = None) -> Runtime:
+    """A runtime of its own; `pool` is the most database connections. It shares those of `before`, if there is one.
+
+    Raises SettingsError.
+    """
+    shared = before.shared if before is not None else Shared(connect(settings.env.redis_url))
+    gates = Dam.build(shared, settings.providers).gates(settings.providers)
     return Runtime(
         settings=settings,
-        db=Database(settings.env.database_url, pool=pool, wait_s=10.0),
+        shared=shared,
+        db=before.db if before is not None else Database(settings.env.database_url, pool=pool, wait_s=10.0),
         providers={name: Gated(one, gates[name]) for name, one in vendors.catalogue(settings).items()},
         gates=gates,
-        storage=Storage(settings.results.url, settings.env.data_dir),
+        storage=before.storage if before is not None else Storage(settings.results.url, settings.env.data_dir),
         downloads=Downloads(settings.results, settings.env.data_dir),
     )
 
 
+def renewed(settings: Settings, before: Runtime | None) -> Runtime:
+    """A runtime of settings that were read anew: what is in progress goes on with the providers it began with.
+
+    Raises SettingsError naming whatever keeps a worker or the API from working with them.
+    """
+    made = build(settings, before=before)
+    if before is not None:
+        faults = [*settings.missing_keys(), *routing.faults(settings, made.providers)]
+        Presets.from_tables(settings.presets)
+        if faults:
+            raise SettingsError("\n".join(faults))
+    return made
+
+
 def runtime() -> Runtime:
-    """The runtime of this process, built at the first call and again in a forked child."""
+    """The runtime of this process, built at the first call and again in a forked child; to be asked for every step.
+
+    It is another one after the settings have changed: whoever has the old one goes on with it.
+    """
     global _built  # noqa: PLW0603  one per process, and a process is what this is about
     with _lock:
         if _built is None or _built[0] != os.getpid():
-            _built = (os.getpid(), build(Settings.load(os.environ)))
-        return _built[1]
+            _built = (os.getpid(), Live(renewed, os.environ))
+        live = _built[1]
+    return live.current()
+
+
+def hurry() -> None:
+    """Have the settings read anew at the next step. Safe in a signal's handler."""
+    if _built is not None:
+        _built[1].hurry()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import warnings
 from typing import Any
@@ -16,6 +17,9 @@ from providers.breaker import Shared
 from providers.kv import connect
 from providers.presence import NOTE_EVERY_S, Presence, Worker
 from tasks import app
+from tasks.runtime import hurry
+
+log = logging.getLogger("weir.signals")
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _HINT = """Beside a running `weir up` this shell learns everything by: eval "$(weir config env)"
@@ -49,6 +53,18 @@ def _check_worker(**_: object) -> None:
 @beat_init.connect(weak=False)
 def _check_beat(**_: object) -> None:
     _refuse(faults(Settings.load(os.environ), vendors=False))
+
+
+@beat_init.connect(weak=False)
+def _say_on_hangup(**_: object) -> None:
+    """SIGHUP would end beat."""
+    signal.signal(signal.SIGHUP, lambda *_: log.warning("beat reads its settings at its start only: sweep.every_s"))
+
+
+@worker_ready.connect(weak=False)
+def _reload_on_hangup(**_: object) -> None:
+    """SIGHUP has the settings read anew; Celery's own way starts the worker anew, and may not come back."""
+    signal.signal(signal.SIGHUP, lambda *_: hurry())
 
 
 @setup_logging.connect(weak=False)

@@ -12,6 +12,7 @@ from werkzeug.exceptions import HTTPException, default_exceptions
 
 from api import create_app, errors
 from api.errors import CATALOGUE, Problem
+from api.parts import live
 from models.failures import FailureKind
 from models.fields import FieldError
 from models.settings import Settings, SettingsError
@@ -98,7 +99,7 @@ def test_an_app_without_secret_or_database_is_not_made() -> None:
 def test_an_app_whose_routes_lead_to_unknown_models_is_not_made(app: Flask) -> None:
     from dataclasses import replace  # noqa: PLC0415  only here
 
-    settings = app.extensions["weir"].settings
+    settings = live(app).current().settings
     model = settings.models["sim-image"]
     wrong = replace(model, providers=(replace(model.providers[0], model="wan9"),))
     with pytest.raises(SettingsError, match="wan has no model 'wan9'"):

@@ -16,7 +16,7 @@ from openapi_spec_validator import validate
 
 from api import create_app, keys, openapi, schemas
 from api.errors import Problem
-from api.parts import Parts
+from api.parts import Parts, live
 from models.contract import FIELDS, OPTIONS
 from models.settings import ModelSettings, Settings
 
@@ -33,7 +33,7 @@ def app() -> Flask:
 @pytest.fixture(scope="module")
 def parts(app: Flask) -> Parts:
     """Its parts."""
-    found = app.extensions["weir"]
+    found = live(app).current()
     assert isinstance(found, Parts)
     return found
 
