@@ -46,6 +46,25 @@ def overdue(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
     )
 
 
+def stranded(uow: UnitOfWork, providers: Sequence[str], models: Sequence[str], limit: int) -> Sequence[Row]:
+    """PENDING rows at one of `providers`, which are switched off, of one of `models`, which others make.
+
+    Each at most once a minute: one that nobody else can make goes on waiting here.
+    """
+    return uow.all(
+        """update tasks t set rung_at = now()
+             from (select id from tasks
+                    where status = 'PENDING' and provider = any(:providers) and model = any(:models)
+                      and not pinned and not risk and deadline_at > now()
+                      and (rung_at is null or rung_at < now() - interval '1 minute')
+                    order by rung_at nulls first limit :limit for update skip locked) off
+            where t.id = off.id returning t.id, t.version, t.type, t.priority""",
+        providers=list(providers),
+        models=list(models),
+        limit=limit,
+    )
+
+
 def unanswered_cancels(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
     """RUNNING rows whose cancel was asked of us over `grace_s` ago, ten minutes at most, and has no answer yet."""
     return uow.all(

@@ -49,6 +49,10 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
         waiting = store.get(uow, id_)
     if waiting is None or waiting["version"] != version:
         return None
+    conf = rt.settings.providers.get(waiting["provider"])
+    if conf is None or not conf.enabled:
+        _leave(rt, waiting)
+        return None
     hold_s = rt.hold_s(waiting["provider"], "submit", Kind(waiting["type"]))
     if hold_s > 0:
         _defer(rt, waiting, hold_s)
@@ -71,16 +75,24 @@ def _defer(rt: Runtime, row: Row, hold_s: float) -> None:
     """
     held = "the provider is failing, pausing or refusing its credential"
     move = None if row["risk"] or not rt.refuses(row["provider"], Kind(row["type"])) else failover.elsewhere(rt, row)
-    change = (
-        move.change(Reason.DEFERRED, {"after": held}, {})
-        if move is not None
-        else Change(
-            reason=Reason.DEFERRED,
-            to=Status.PENDING,
-            wake_in_s=hold_s + rt.jitter(),  # not all at the very moment it opens
-            detail={"why": held, "wait_s": round(hold_s, 1)},
-        )
+    wait = Change(
+        reason=Reason.DEFERRED,
+        to=Status.PENDING,
+        wake_in_s=hold_s + rt.jitter(),  # not all at the very moment it opens
+        detail={"why": held, "wait_s": round(hold_s, 1)},
     )
+    _put(rt, row, move.change(Reason.DEFERRED, {"after": held}, {}) if move is not None else wait)
+
+
+def _leave(rt: Runtime, row: Row) -> None:
+    """The provider is switched off or taken out: another one makes it, or it waits for the provider to come back."""
+    move = None if row["risk"] else failover.elsewhere(rt, row)
+    if move is not None:
+        _put(rt, row, move.change(Reason.DEFERRED, {"after": "the provider is switched off"}, {}))
+
+
+def _put(rt: Runtime, row: Row, change: Change) -> None:
+    """Back into a line, and rung when it is due there."""
     with rt.db.unit_of_work() as uow:
         moved = store.apply(uow, row["id"], row["version"], change)
     if moved is not None:

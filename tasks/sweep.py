@@ -49,6 +49,7 @@ def sweep_once(rt: Runtime, *, apart_s: float = 0.0) -> Counter[str]:
         _restart_waves(rt, uow, done, rings)
         _reconcile(rt, uow, done, rings)
         _cancel(rt, uow, done, rings)
+        _move_on(rt, uow, done, rings)
     for ring in rings:
         ring()
     moves.wake_next(rt)
@@ -129,3 +130,15 @@ def _cancel(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring])
     for row in watch.unanswered_cancels(uow, rt.settings.sweep.grace_s, rt.settings.sweep.batch):
         done["cancels_rung"] += 1
         rings.append(_ring(row, "cancel", row["version"]))
+
+
+def _move_on(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
+    """Tasks that wait for a provider that was switched off or taken out: rung, so that submit finds them another."""
+    on = {name for name, one in rt.settings.providers.items() if one.enabled}
+    off = sorted({provider for provider, _ in line.waiting_lines(uow)} - on)
+    if not off:
+        return
+    made = [name for name, model in rt.settings.models.items() if on & {route.name for route in model.providers}]
+    for row in watch.stranded(uow, off, made, rt.settings.sweep.batch):
+        done["moved_on"] += 1
+        rings.append(_ring(row, "submit", row["version"]))

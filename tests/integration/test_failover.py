@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,4 +158,18 @@ def test_what_waits_for_a_provider_that_fails_goes_to_the_next_as_well(case: Cas
         breaker.report("wan", "submit_image", ok=False, probe=False, kind="provider_server_error")
     assert case.step(task_id) == "PENDING"
     assert (case.see(task_id)["provider"], events(case, task_id)[-1]["reason"]) == ("webui", "deferred")
+    assert case.end(task_id)["status"] == "SUCCESS"
+
+
+def test_what_waits_for_a_provider_that_is_switched_off_is_moved_on_by_the_sweep(case: Case) -> None:
+    task_id, pinned = case.post(BODY), case.post({**BODY, "provider": "wan"})
+    rt = case.world.rt
+    off = dataclasses.replace(rt.settings.providers["wan"], enabled=False)
+    settings = dataclasses.replace(rt.settings, providers={**rt.settings.providers, "wan": off})
+    case.world.rt = dataclasses.replace(rt, settings=settings)
+    case.world.sql("update tasks set rung_at = now() - interval '2 minutes'")
+    assert case.world.sweep()["moved_on"] == 1
+    assert "moved_on" not in case.world.sweep()  # once a minute
+    assert (case.step(task_id), case.step(pinned)) == ("PENDING", "PENDING")
+    assert (case.see(task_id)["provider"], case.see(pinned)["provider"]) == ("webui", "wan")
     assert case.end(task_id)["status"] == "SUCCESS"
