@@ -65,11 +65,11 @@ def test_o34_a_524_is_not_given_to_the_second_provider(case: Case) -> None:
     assert (task["provider"], task["risk"], case.totals("dashscope")["submit"]) == ("wan", True, 1)
 
 
-def test_o34_a_429_is_tried_again_and_makes_one_job(case: Case) -> None:
+def test_o34_a_429_is_given_to_the_second_provider_and_makes_one_job(case: Case) -> None:
     case.script({"on": "submit", "times": 1, "do": {"status": 429, "retry_after": "1"}})
     task_id = case.post(PLAIN)
     assert case.step(task_id) == "PENDING"
-    assert case.see(task_id)["error"] is None
+    assert (case.see(task_id)["error"], case.see(task_id)["provider"]) == (None, "spare")
     task = case.end(task_id)
     assert bought(task) == ("SUCCESS", PRICE)
     assert (case.totals("dashscope")["accepted"], task["upstream_call_count"]) == (1, 1)
