@@ -1,4 +1,4 @@
-"""`weir config`: the settings in force, secrets masked."""
+"""`weir config`: the settings in force, secrets masked; and whether a file is one that processes would take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import click
 
 from api.beside import beside_up
 from api.cli_output import example, settings_in_force
-from models.settings import Settings
+from api.up_setup import InvalidSettingsError, load_settings
+from models.settings import Settings, SettingsError
 
 _PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)")
 MASK = "***"
@@ -22,7 +23,7 @@ MASK = "***"
 
 @click.group()
 def config() -> None:
-    """Show the configuration."""
+    """Show or check the configuration."""
 
 
 @config.command(epilog=example("weir config show", "weir config show --json"))
@@ -38,6 +39,20 @@ def show(*, as_json: bool) -> None:
         return
     for line in _lines(shown, ""):
         click.echo(line)
+
+
+@config.command(epilog=example("weir config check", "weir config check new.toml && mv new.toml weir.toml"))
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+def check(file: str | None) -> None:
+    """Say what is wrong with FILE, or with the one in force, as a process would that reads it. Changes nothing."""
+    from tasks import runtime  # noqa: PLC0415  loads Celery, which no other command of this group needs
+
+    settings = load_settings(beside_up(os.environ) | ({"WEIR_CONFIG": file} if file else {}))
+    try:
+        runtime.check(settings)
+    except SettingsError as exc:
+        raise InvalidSettingsError(str(exc)) from None
+    click.echo("valid")
 
 
 @config.command(epilog=example('eval "$(weir config env)"', "celery -A tasks inspect active"))

@@ -120,13 +120,24 @@ def renewed(settings: Settings, before: Runtime | None) -> Runtime:
 
     Raises SettingsError naming whatever keeps a worker or the API from working with them.
     """
-    made = build(settings, before=before)
     if before is not None:
-        faults = [*settings.missing_keys(), *routing.faults(settings, made.providers)]
+        check(settings)
+    return build(settings, before=before)
+
+
+def check(settings: Settings) -> None:
+    """Raise SettingsError naming all that a process could not work with, beyond what Settings.load refuses."""
+    faults = settings.missing_keys()
+    try:
         Presets.from_tables(settings.presets)
-        if faults:
-            raise SettingsError("\n".join(faults))
-    return made
+    except ValueError as exc:
+        faults.append(str(exc))
+    try:
+        faults += routing.faults(settings, vendors.catalogue(settings))
+    except SettingsError as exc:
+        faults.append(str(exc))
+    if faults:
+        raise SettingsError("\n".join(faults))
 
 
 def runtime() -> Runtime:

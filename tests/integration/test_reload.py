@@ -19,6 +19,7 @@ from models.settings import Settings
 from tasks import runtime
 from tests.conftest import SECRET
 from tests.service import FOX, TOML, Service, uuid_of
+from tests.shell import MakeShell
 
 PRESETS = """
 [presets.styles.anime]
@@ -151,3 +152,17 @@ def test_the_file_itself_is_noticed_without_a_signal(fleet: Fleet) -> None:
     fleet.file.replace(fleet.file.with_suffix(".old"))
     fleet.file.write_text(TOML + "[caps]\ntotal = 78\n")
     assert live.current().caps.total == 78
+
+
+def test_a_file_can_be_checked_before_it_is_put_there(make_shell: MakeShell, data_dir: Path) -> None:
+    shell = make_shell(TOML)
+    assert shell.run("config", "check").output == "valid\n"
+    other = data_dir / "other.toml"
+    for text, fault in (
+        (TOML.replace("wan2.5-t2v-preview", "nothing"), "wan has no model 'nothing'"),
+        (TOML.replace('adapter = "dashscope"', 'adapter = "dashscop"', 1), "did you mean 'dashscope'"),
+        (TOML + "[presets.styles.a]\nprompt = 5\n", "presets.styles.a.prompt"),
+        (TOML + "[caps]\ntotl = 5\n", "did you mean 'total'"),
+    ):
+        other.write_text(text, encoding="utf-8")
+        assert fault in shell.refused("config", "check", str(other), code=2)
