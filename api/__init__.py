@@ -18,7 +18,7 @@ def create_app(settings: Settings | None = None, environ: Mapping[str, str] | No
 
     Raises SettingsError listing all that keeps the API from working.
     """
-    from api import docs, errors, files, http, ops, tasks  # noqa: PLC0415  Celery's configuration is read with tasks.bell
+    from api import docs, errors, files, http, metrics, ops, tasks  # noqa: PLC0415  Celery's configuration is read with tasks.bell
     from api.openapi import WeirApi, configure, describe  # noqa: PLC0415  same
     from api.parts import Parts, attach  # noqa: PLC0415  same
     from models.reload import Live  # noqa: PLC0415  same
@@ -38,4 +38,5 @@ def create_app(settings: Settings | None = None, environ: Mapping[str, str] | No
         describe(api, made.settings, made.presets)
         docs.publish(api.spec.to_dict())
     app.register_blueprint(docs.blp)
+    app.register_blueprint(metrics.blp)
     return app

@@ -19,7 +19,7 @@ from api.errors import Problem
 from api.keys import Key
 from api.parts import parts
 from api.schemas import Wanted, wanted
-from models import ids, intake, reads, store
+from models import ids, intake, metrics, reads, store
 from models.accounts import Caller
 from models.db import TRANSIENT, Row, UnitOfWork
 from models.lifecycle import FINAL, Change, Reason, Status
@@ -164,6 +164,7 @@ def _again(caller: Caller, key: Key, row: Row) -> Answer:
         return _restart(caller, key, row)
     with parts().db.unit_of_work() as uow:
         intake.count_replay(uow, row["id"])
+        uow.after_commit(metrics.REPLAYS.labels(row["type"]).inc)
         if status is Status.TIMEOUT:
             version = intake.hurry_question(uow, row["id"])
             if version is not None:

@@ -25,6 +25,14 @@ accesslog = None  # our own log has a line per request, without query strings
 errorlog = "-"
 capture_output = False
 proc_name = "weir-web"
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(_settings.env.metrics_dir)  # where the library looks
+
+
+def post_fork(_server: Any, _worker: Any) -> None:  # noqa: ANN401  gunicorn ships no types
+    """Before the app is loaded: what this process counts goes where any process of this host can show it."""
+    from models import metrics  # noqa: PLC0415  gunicorn reads this file before it forks
+
+    metrics.share(_settings.env.metrics_dir)
 
 
 def when_ready(server: Any) -> None:  # noqa: ANN401  gunicorn ships no types

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from flask import Flask, Response, g, request
 from uuid_utils.compat import uuid7
@@ -13,12 +14,13 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from api import bodies, limits, shapes
 from api.errors import Problem
-from models import ids
+from models import ids, metrics
 from models.settings import Settings
 from tasks import bell
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ANY_TYPE = frozenset(("outputs", "files", "docs", "health"))  # blueprints that answer with other things than JSON
+_UNCOUNTED = frozenset(("/livez", "/readyz", "/metrics"))
 _SAFE = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -41,6 +43,7 @@ def prepare(app: Flask, settings: Settings) -> None:
 
 
 def _begin() -> None:
+    g.began = time.monotonic()
     given = request.headers.get("X-Request-Id", "")
     g.request_id = given if _REQUEST_ID.fullmatch(given) else ids.encode("req", uuid7())
     if request.blueprint is not None and request.blueprint not in _ANY_TYPE and shapes.excludes_json():
@@ -51,4 +54,15 @@ def _end(response: Response) -> Response:
     response.headers["X-Request-Id"] = g.get("request_id", "")
     for name, value in _SAFE.items():
         response.headers.setdefault(name, value)
+    _count(response)
     return limits.headers(response)
+
+
+def _count(response: Response) -> None:
+    """A method or a path that we do not have is the caller's word, and no label."""
+    route = request.url_rule.rule if request.url_rule else "unmatched"
+    method = request.method if request.url_rule else "any"
+    if route in _UNCOUNTED:
+        return
+    metrics.HTTP_REQUESTS.labels(method, route, response.status_code).inc()
+    metrics.HTTP_SECONDS.labels(method, route).observe(time.monotonic() - g.get("began", time.monotonic()))

@@ -12,6 +12,7 @@ Nothing here is mutable and nothing here opens a connection.
 from __future__ import annotations
 
 import dataclasses
+import platform
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -233,6 +234,11 @@ class Environment:
     data_dir: Path = Path("data")
     log_level: str = "INFO"
     vendor_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def metrics_dir(self) -> Path:
+        """Where the processes of this host count; a host of its own each, as file locks do not reach further."""
+        return self.data_dir.absolute() / "metrics" / platform.node()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from models import metrics
 from models.db import Row, UnitOfWork, as_json
 from models.lifecycle import FINAL, TRANSITIONS, Change, Guard, Status
 
@@ -66,12 +67,14 @@ with wanted as (
             select {", ".join(f"r.{c}" for c in _PATCHABLE)} from jsonb_populate_record(t, w.patch) r)
     from wanted w join tasks b on b.id = w.id and b.version = w.version
     where t.id = w.id and t.version = w.version and ({_LEGAL})
-    returning t.id, t.version, t.attempt, t.status, t.stage, b.status as before, w.reason, w.detail
+    returning t.id, t.version, t.attempt, t.status, t.stage, b.status as before, w.reason, w.detail,
+              t.type, t.model, t.provider,
+              cast(extract(epoch from t.finished_at - t.created_at) as double precision) as age_s
 ), told as (
     insert into task_events (task_id, version, attempt, reason, from_status, to_status, stage, detail)
     select id, version, attempt, reason, before, status, stage, coalesce(detail, '{{}}') from changed
 )
-select id, version from changed
+select id, version, type, model, provider, status, age_s from changed
 """  # noqa: S608  built from this module's own constants
 
 
@@ -97,7 +100,16 @@ def apply_all(uow: UnitOfWork, proposals: Sequence[Proposal]) -> dict[UUID, int]
     if not proposals:
         return {}
     changes = as_json([_wire(p) for p in sorted(proposals, key=lambda p: p.id.int)])
-    return {row["id"]: row["version"] for row in uow.all(_APPLY, changes=changes)}
+    moved = uow.all(_APPLY, changes=changes)
+    uow.after_commit(lambda: _count(moved))
+    return {row["id"]: row["version"] for row in moved}
+
+
+def _count(moved: Iterable[Row]) -> None:
+    for row in moved:
+        if row["status"] in FINAL:
+            metrics.TASKS_FINISHED.labels(row["type"], row["model"], row["provider"], row["status"]).inc()
+            metrics.TASK_SECONDS.labels(row["type"], row["provider"]).observe(row["age_s"])
 
 
 def _wire(proposal: Proposal) -> dict[str, object]:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
+from models import metrics
+from providers.gate import provider_in_call
 from providers.port import Call
 
 RETRY_SHARE = 0.1  # of all calls that may be retries (design.md 7)
@@ -47,7 +49,10 @@ def recorded() -> Iterator[list[Call]]:
 
 
 def note(call: Call) -> None:
-    """Append `call` to the list of the nearest `recorded` around, if there is one."""
+    """Count `call`, and append it to the list of the nearest `recorded` around, if there is one."""
+    provider = provider_in_call()
+    metrics.UPSTREAM_CALLS.labels(provider, call.operation, call.verdict).inc()
+    metrics.UPSTREAM_SECONDS.labels(provider, call.operation).observe(call.ms / 1000)
     calls = _calls.get()
     if calls is not None:
         calls.append(call)

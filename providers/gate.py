@@ -204,6 +204,12 @@ def passing(operation: str) -> Iterator[None]:
         yield
 
 
+def provider_in_call() -> str:
+    """The provider whose gate is around this call; `none` outside any gate, as in `weir providers test`."""
+    gate = _gate.get()
+    return "none" if gate is None else gate.provider
+
+
 def may_retry() -> bool:
     """Whether one more retry is within the provider's share of the fleet; no gate: yes."""
     gate = _gate.get()

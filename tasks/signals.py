@@ -12,6 +12,7 @@ from typing import Any
 from celery.exceptions import SecurityWarning
 from celery.signals import beat_init, setup_logging, worker_init, worker_ready, worker_shutting_down
 
+from models import metrics
 from models.settings import Settings
 from providers.breaker import Shared
 from providers.kv import connect
@@ -48,6 +49,14 @@ def _refuse(found: list[str]) -> None:
 @worker_init.connect(weak=False)
 def _check_worker(**_: object) -> None:
     _refuse(faults(Settings.load(os.environ), vendors=True))
+
+
+@worker_init.connect(weak=False)
+def _count_together(**_: object) -> None:
+    """Before the pool starts: what workers count, their children included, the web process of this host shows."""
+    folder = Settings.load(os.environ).env.metrics_dir
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)  # where the library looks
+    metrics.share(folder)
 
 
 @beat_init.connect(weak=False)

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from models import line, marks, store, watch
+from models import line, marks, metrics, store, watch
 from models.db import Row, UnitOfWork
 from models.failures import FailureKind
 from models.fields import Kind
@@ -50,6 +50,8 @@ def sweep_once(rt: Runtime, *, apart_s: float = 0.0) -> Counter[str]:
         _reconcile(rt, uow, done, rings)
         _cancel(rt, uow, done, rings)
         _move_on(rt, uow, done, rings)
+    for action, n in done.items():
+        metrics.SWEEP_ACTIONS.labels(action).inc(n)
     for ring in rings:
         ring()
     moves.wake_next(rt)
