@@ -40,6 +40,9 @@ UPSTREAM_CALLS = _counter("upstream_requests", "Calls to vendors", "provider", "
 UPSTREAM_SECONDS = _histogram(
     "upstream_request_duration_seconds", "Time of a call to a vendor", _CALL_S, "provider", "operation"
 )
+POLL_ROUNDS = _counter(
+    "poll_rounds", "Rounds of polling that asked; `idle`: nothing ended in it", "provider", "type", "outcome"
+)
 SWEEP_ACTIONS = _counter("sweep_actions", "What sweeps did", "action")
 REPLAYS = _counter("idempotent_replays", "Submits answered with the task of an earlier one", "type")
 

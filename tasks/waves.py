@@ -13,7 +13,7 @@ from uuid import UUID
 
 from celery import Task
 
-from models import backoff, line, store
+from models import backoff, line, metrics, store
 from models.db import Row, UnitOfWork
 from models.fields import Kind
 from models.lifecycle import Change, Decision, End, Fetch, Observation, Reason, Stage, Status, View, Wait, decide
@@ -70,6 +70,8 @@ def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int,
     with recorded() as calls:
         seen = adapter.observe([row["receipt"] for row in rows], kind) if rows else {}
     ended = settle(pacer, rows, seen, calls)
+    if rows:
+        metrics.POLL_ROUNDS.labels(provider, kind, "ended" if ended else "idle").inc()
     tick_s = pacer.tick_s(len(rows) - ended) if ticking else None
     return _plan(rt, provider, kind, mine, tick_s=tick_s, idle_rounds=0 if ended else idle_rounds + 1)
 

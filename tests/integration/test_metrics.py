@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from models import marks
 from models.lifecycle import Change, Reason, Status
 from models.store import apply
 from tests.service import FOX, Service, uuid_of
@@ -54,6 +59,31 @@ def test_metrics_are_shown_to_this_host_only(service: Service) -> None:
     answer = service.app.test_client().get("/metrics", environ_base={"REMOTE_ADDR": "192.0.2.7"})
     with answer:
         assert answer.status_code == 404
+
+
+_OPERATIONS = Path(__file__).parents[2] / "docs" / "operations"
+
+
+def test_dashboard_and_alerts_ask_for_series_that_exist(service: Service) -> None:
+    dashboard = json.loads((_OPERATIONS / "dashboard.json").read_text(encoding="utf-8"))
+    asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    asked += (_OPERATIONS / "alerts.yml").read_text(encoding="utf-8")
+    with service.parts.db.unit_of_work() as uow:
+        marks.mark(uow, "sweep")
+    known = set(re.findall(r"^# TYPE (\S+) ", service.bare("/metrics").text, re.MULTILINE))
+    wanted = {name.removesuffix("_bucket") for name in re.findall(r"\bweir_\w+", asked)}
+    assert len(wanted) > 10
+    assert wanted - known == set()
+
+
+def test_promtool_finds_no_fault(service: Service, needs: Callable[[str], str]) -> None:
+    promtool = needs("promtool")
+    service.post()
+    checks = (("rules", str(_OPERATIONS / "alerts.yml"), ""), ("metrics", "", service.bare("/metrics").text))
+    for what, path, text in checks:
+        command = [promtool, "check", what, *filter(None, [path])]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=30)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _child(folder: str, times: int) -> None:
