@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from api import cli_config, cli_db, cli_doctor, cli_keys, cli_providers, cli_tasks, cli_users
+from api import cli_config, cli_db, cli_doctor, cli_keys, cli_providers, cli_standing, cli_tasks, cli_users
 from api.cli_output import example
 from api.up import up as run_up
 from api.up_setup import Options
@@ -91,7 +91,7 @@ def sim(host: str, port: int) -> None:
 
 _OWN: tuple[click.Command, ...] = (
     cli_tasks.tasks, cli_keys.keys, cli_users.users, cli_providers.providers, cli_providers.breaker, cli_db.db,
-    cli_config.config, cli_doctor.doctor,
+    cli_config.config, cli_doctor.doctor, cli_standing.status, cli_standing.usage,
 )  # fmt: skip
 for command in _OWN:
     main.add_command(command)
