@@ -29,9 +29,9 @@ _ROUNDS = 3  # a key that is forgotten and taken again between two statements; m
 
 # What a new attempt begins with. Totals (upstream_call_count, retry_count) go on: they are of all attempts.
 _AFRESH: Mapping[str, object] = {
-    "receipt": None, "rings": 0, "submit_tries": 0, "tried": [], "fetch_tries": 0, "reconcile_tries": 0,
-    "poll_count": 0, "failed_polls": 0, "lost_polls": 0, "empty_polls": 0, "last_error": None, "progress": None,
-    "upstream_outputs": None, "upstream_usage": None, "outputs": [],
+    "receipt": None, "rings": 0, "submit_tries": 0, "tried": [], "fetch_tries": 0, "fetch_starts": 0,
+    "reconcile_tries": 0, "poll_count": 0, "failed_polls": 0, "lost_polls": 0, "empty_polls": 0, "last_error": None,
+    "progress": None, "upstream_outputs": None, "upstream_usage": None, "outputs": [],
     "partial": False, "missing": [], "error_code": None, "error_message": None,
     "upstream_code": None, "certain": False, "risk": False, "cost_micros": 0, "cancel_requested_at": None,
     "cancel_answered_at": None,

@@ -139,6 +139,7 @@ class Missing(Open):
     code = _text()
     message = _text(null=True)
     upstream_code = _text(null=True)
+    billed = _truth("the vendor has made it, and bills it; it could not be brought home")
 
 
 class Links(Open):

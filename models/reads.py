@@ -221,8 +221,10 @@ def usage(uow: UnitOfWork, user_id: UUID, days: int) -> Sequence[Row]:
                   coalesce(sum(jsonb_array_length(outputs)), 0) as outputs,
                   coalesce(sum(cost_micros), 0) as cost_micros,
                   count(*) filter (where risk) as at_risk,
-                  cast(coalesce(sum(price_micros * case type
-                      when 'image' then coalesce(cast(effective ->> 'image_count' as numeric), 1)
+                  cast(coalesce(sum(price_micros * case
+                      when status = 'SUCCESS' then (select count(*) from jsonb_array_elements(missing) m
+                                                     where m -> 'billed' = 'true')
+                      when type = 'image' then coalesce(cast(effective ->> 'image_count' as numeric), 1)
                       else coalesce(cast(effective ->> 'duration_s' as numeric), 1) end)
                       filter (where risk), 0) as bigint) as lost_micros,
                   sum(replay_count) as replays

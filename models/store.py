@@ -19,10 +19,10 @@ from models.lifecycle import FINAL, TRANSITIONS, Change, Guard, Status
 
 # Columns a Change may set. What is not here is either derived below or never changes after the insert.
 _PATCHABLE = (
-    "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "reconcile_tries",
-    "poll_count", "failed_polls", "lost_polls", "empty_polls", "last_error", "progress", "upstream_outputs",
-    "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing", "error_code",
-    "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at",
+    "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "fetch_starts",
+    "reconcile_tries", "poll_count", "failed_polls", "lost_polls", "empty_polls", "last_error", "progress",
+    "upstream_outputs", "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing",
+    "error_code", "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at",
     "cancel_answered_at", "provider",
     "provider_model", "effective", "adjustments", "price_micros", "tried",
 )  # fmt: skip
@@ -255,6 +255,23 @@ def extend(uow: UnitOfWork, id_: UUID, version: int, wake_in_s: float) -> bool:
     return found is not None
 
 
+def begin_fetch(uow: UnitOfWork, id_: UUID, version: int, lease_s: float) -> int | None:
+    """Count the start of a fetch, durably before it is made; how many have begun since one came back.
+
+    Nobody needs to look at a RUNNING row for `lease_s` seconds. No transition. None: the row has moved on.
+    """
+    starts: int | None = uow.scalar(
+        """update tasks set fetch_starts = fetch_starts + 1,
+                  updated_at = case when status = 'RUNNING' then now() else updated_at end,
+                  wake_at = case when status = 'RUNNING' then now() + make_interval(secs => :lease_s) else wake_at end
+            where id = :id and version = :version returning fetch_starts""",
+        id=id_,
+        version=version,
+        lease_s=lease_s,
+    )
+    return starts
+
+
 def forget_key(uow: UnitOfWork, id_: UUID) -> None:
     """Take an expired idempotency key off its task, so that a new task may carry it."""
     uow.execute("update tasks set idempotency_key = null, fingerprint = null where id = :id", id=id_)
@@ -277,9 +294,13 @@ def adopt_receipt(uow: UnitOfWork, id_: UUID, attempt: int, receipt: str) -> Non
 
 
 def keep_outputs(uow: UnitOfWork, id_: UUID, version: int, outputs: Sequence[Mapping[str, object]]) -> None:
-    """Note what is known of the outputs of a task that has ended, for the next question about it. No transition."""
+    """Note what is known of the outputs of a task that has ended, for the next question about it. No transition.
+
+    It came back, so it is no fetch that ends workers. Empty: what was known stays.
+    """
     uow.execute(
-        """update tasks set upstream_outputs = cast(:outputs as jsonb)
+        """update tasks set fetch_starts = 0,
+                  upstream_outputs = coalesce(nullif(cast(:outputs as jsonb), '[]'), upstream_outputs)
             where id = :id and version = :version and finished_at is not null""",
         id=id_,
         version=version,

@@ -121,6 +121,7 @@ tasks = Table(
     Column("submit_tries", Integer, nullable=False, server_default="0", doc="claims the vendor did not accept"),
     Column("tried", ARRAY(Text), nullable=False, server_default="{}", doc="providers that did not take this attempt"),
     Column("fetch_tries", Integer, nullable=False, server_default="0"),
+    Column("fetch_starts", Integer, nullable=False, server_default="0", doc="fetches begun and not heard of again"),
     Column("reconcile_tries", Integer, nullable=False, server_default="0"),
     Column("poll_count", Integer, nullable=False, server_default="0"),
     Column("failed_polls", Integer, nullable=False, server_default="0", doc="unreadable answers in a row"),

@@ -6,6 +6,7 @@ second run writes the same object. SUCCESS is committed only when the bytes are 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
@@ -22,10 +23,13 @@ from providers.storage import StorageError, result_key
 from tasks import bell, moves
 from tasks.runtime import Runtime
 
+log = logging.getLogger("weir.fetch")
+
 _RETRY = backoff.Policy(min_s=1.0, max_s=30.0)
 _RUNG_S = 15.0  # how long a fetch that was rung may wait for a worker before it is looked at
 _STORING_S = 180.0  # on top of a download's own limit: putting it into a slow store
 _NO_DEADLINE_S = 86_400.0  # a late result has none; the download's own limit holds
+STARTS_MAX = 3  # fetches of one task that may end with their process before the task ends
 _HELD = "held:"  # an output whose bytes came with the answer and wait in our own storage
 
 Item = dict[str, object]  # one entry of upstream_outputs: {"url", "place", "seed"} and, once stored, {"stored": {...}}
@@ -53,6 +57,7 @@ def begin(rt: Runtime, row: Row, finished: Finished, receipt: str | None = None)
         "empty_polls": 0,
         "rings": 0,
         "fetch_tries": 0,
+        "fetch_starts": 0,
     }
     if receipt is not None:
         fields["receipt"] = receipt
@@ -70,7 +75,13 @@ def _missing_wire(missing: Missing) -> dict[str, object]:
         "code": missing.kind,
         "message": missing.message or FAILURES[missing.kind].message,
         "upstream_code": missing.upstream_code,
+        "billed": False,
     }
+
+
+def _lost(missing: Missing) -> dict[str, object]:
+    """An output that the vendor has made, and bills, and that we could not bring home."""
+    return {**_missing_wire(missing), "billed": True}
 
 
 def fetch(rt: Runtime, id_: UUID, version: int) -> None:
@@ -80,6 +91,12 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
     if row is None or row["version"] != version or row["stage"] != Stage.FETCHING:
         return
     kind = Kind(row["type"])
+    starts = start(rt, row)
+    if starts is None:
+        return
+    if starts > STARTS_MAX:
+        _give_up(rt, row)
+        return
     try:
         with recorded() as calls:
             items, error = bring(rt, row, row["upstream_outputs"])
@@ -97,6 +114,22 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
         moves.wake_next(rt)
 
 
+def start(rt: Runtime, row: Row) -> int | None:
+    """Note that a fetch begins, before it does; how many have begun since one came back, None: the row moved on."""
+    with rt.db.unit_of_work() as uow:
+        return store.begin_fetch(uow, row["id"], row["version"], rt.settings.results.fetch_s + _STORING_S)
+
+
+def _give_up(rt: Runtime, row: Row) -> None:
+    """End a task whose result ends whoever fetches it: its bytes, or what reads them, are poison."""
+    error = Error(kind=FailureKind.INTERNAL, message=f"Fetching its result ended {STARTS_MAX} workers in a row.")
+    log.error("task %s: fetching its result ended %d workers in a row", ids.encode("task", row["id"]), STARTS_MAX)
+    lost = _lost(Missing(kind=error.kind, message=error.message))
+    items = [item if "stored" in item else {**item, "error": lost} for item in row["upstream_outputs"]]
+    if finish(rt, row, ending(row, items, error, reason=Reason.FINISHED), items, []) is not None:
+        moves.wake_next(rt)
+
+
 def _later(row: Row, items: Sequence[Item], error: Error, wait_s: float) -> Change:
     return Change(
         reason=Reason.OBSERVED,
@@ -105,6 +138,7 @@ def _later(row: Row, items: Sequence[Item], error: Error, wait_s: float) -> Chan
             "stage": Stage.FETCHING,
             "upstream_outputs": list(items),
             "fetch_tries": row["fetch_tries"] + (not FAILURES[error.kind].waits),
+            "fetch_starts": 0,
             "last_error": error.message or FAILURES[error.kind].message,
             "rings": 0,
         },
@@ -139,7 +173,7 @@ def bring(rt: Runtime, row: Row, items: Sequence[Item]) -> tuple[list[Item], Err
             stored = _bring_one(rt, row, n, str(item["url"]))
         except ProviderError as exc:
             error = exc.error()
-            brought.append({**item, "error": _missing_wire(Missing(kind=exc.kind, message=str(exc)))})
+            brought.append({**item, "error": _lost(Missing(kind=exc.kind, message=str(exc)))})
         else:
             brought.append({**{k: item[k] for k in ("url", "place", "seed")}, "stored": stored})
     return brought, error
@@ -196,7 +230,7 @@ def ending(row: Row, items: Sequence[Item], error: Error | None, *, reason: Reas
             "partial": bool(missing) or len(outputs) < asked,
             "cost_micros": pricing.cost_micros(kind, effective, row["price_micros"], len(outputs)),
             "certain": True,
-            "risk": False,
+            "risk": any(one.get("billed") for one in missing),
             "progress": None,
             "upstream_outputs": None,
             "error_code": None,

@@ -34,6 +34,9 @@ def reconcile(rt: Runtime, id_: UUID, version: int) -> None:
 
 
 def _after_timeout(rt: Runtime, row: Row) -> None:
+    starts = fetching.start(rt, row)
+    if starts is None or starts > fetching.STARTS_MAX:
+        return  # it moved on; or whoever fetched it was never heard of again, and the operator sees it as a risk
     with recorded() as calls:
         # The deadline may have come while the bytes were on their way. What is here, or can still be fetched, is paid
         # for; the vendor may have forgotten it by now, or (where its answer brought the bytes) can never tell.
@@ -81,8 +84,7 @@ def conclude(  # noqa: PLR0913  what is known of a row, and who found it out
     # Still working, unreadable, not to be found or not to be fetched: the sweep has set the next time to ask, if any.
     with rt.db.unit_of_work() as uow:
         moves.record(uow, row, calls)
-        if items:
-            store.keep_outputs(uow, row["id"], row["version"], items)
+        store.keep_outputs(uow, row["id"], row["version"], items)
     return None
 
 

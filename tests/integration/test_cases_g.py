@@ -1,12 +1,7 @@
 """Workers, broker and database, as others met them: what dies, goes away or comes twice loses and doubles no task.
 
-Live processes that are killed are in tests/e2e and tests/chaos; here each case is small and certain. Not here:
-
-    O-57  poison
-    O-58  a broker that is away (O-59 shows what the sweep does about lost messages)
-    O-66  connections across a fork
-    O-74  a worker's memory over days
-    O-75  a film in memory (tests/contract/test_fetch.py bounds that of one download)
+Live processes that are killed are in tests/e2e and tests/chaos; here each case is small and certain. The rest:
+tests/integration/test_cases_g_h.py, O-58 in tests/e2e/test_cases.py, O-75 in tests/contract/test_fetch.py.
 """
 
 from __future__ import annotations
