@@ -166,9 +166,9 @@ class Ark:
         try:
             with within(self._polling.round_s):
                 tasks = iter([self._task(job.receipt, "find")]) if job.receipt else self._all_tasks()
-                return next((str(task["id"]) for task in tasks if _is_of(task, job)), FindAnswer.UNCLEAR)
+                return next((str(task["id"]) for task in tasks if _is_of(task, job)), FindAnswer.LATER)
         except ProviderError:
-            return FindAnswer.UNCLEAR
+            return FindAnswer.LATER
 
     def check(self) -> None:
         """Ask for the newest clip of the account, or where lists are not to be asked for, about one there never was."""

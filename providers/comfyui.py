@@ -159,7 +159,7 @@ class ComfyUI:
         try:
             there = ours in self._places("find", (ours,)) or self._entry("find", ours) is not None
         except ProviderError:
-            return FindAnswer.UNCLEAR
+            return FindAnswer.LATER
         return ours if there else FindAnswer.UNCLEAR
 
     def check(self) -> None:

@@ -118,7 +118,7 @@ class Fal:
             with within(self._polling.round_s):
                 known = self._status(receipt, "find").get("request_id") == receipt.rpartition("/")[2]
         except ProviderError:
-            return FindAnswer.UNCLEAR
+            return FindAnswer.LATER
         return receipt if known else FindAnswer.UNCLEAR
 
     def check(self) -> None:

@@ -129,7 +129,8 @@ class FindAnswer(StrEnum):
     """What a search by our own id gave when it gave no receipt."""
 
     ABSENT = "absent"  # the vendor surely has no such job
-    UNCLEAR = "unclear"  # it cannot be told
+    LATER = "later"  # not known now, since the vendor did not answer or may not show it yet: worth asking again
+    UNCLEAR = "unclear"  # it cannot be told, now or later
 
 
 @dataclass(frozen=True, kw_only=True)

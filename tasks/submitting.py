@@ -22,6 +22,8 @@ from tasks import bell, failover, fetching, moves
 from tasks.pacing import Pacer
 from tasks.runtime import Runtime
 
+_ASKED_AGAIN = 3  # times the vendor is asked again about a submit without a verdict before the task ends in doubt
+_ASK_AGAIN_S = 15.0  # until the first of them; each ring of the sweep gives it longer
 _MARGIN_S = 10.0  # on top of a call's own time-outs: scheduling, the commit, a slow thread
 
 
@@ -33,9 +35,14 @@ def submit(rt: Runtime, id_: UUID, version: int) -> None:
     row, provider = claimed.row, rt.providers[claimed.row["provider"]]
     with recorded() as calls:
         outcome = provider.submit(moves.job_of({**row, "claimed_at": row["now"]}))
-        if isinstance(outcome, Uncertain):
-            outcome = ask(rt, provider, row, outcome)
-    settle(rt, {**row, "claimed_by": claimed.by}, claimed.version, outcome, calls)
+        found = ask(rt, provider, row, outcome) if isinstance(outcome, Uncertain) else outcome
+    if found is not None:
+        settle(rt, {**row, "claimed_by": claimed.by}, claimed.version, found, calls)
+        return
+    # It stays as it is, "may have been sent": the sweep rings, each time later, and the vendor is asked anew.
+    with rt.db.unit_of_work() as uow:
+        moves.record(uow, row, calls)
+        store.extend(uow, id_, claimed.version, _ASK_AGAIN_S)
 
 
 def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
@@ -116,8 +123,12 @@ def budget_s(rt: Runtime, provider: str) -> float:
     return repeats * (conf.connect_s + backoff.RETRY_CAP_S) + conf.submit_read_s + questions + _MARGIN_S
 
 
-def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome:
-    """What became of a submit without a verdict: ask by our own id; repeat only where that cannot buy twice."""
+def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome | None:
+    """What became of a submit without a verdict: ask by our own id; repeat only where that cannot buy twice.
+
+    None: the vendor could not say now, and is worth asking again. `rings` counts how often it was.
+    """
+    answer: str | FindAnswer = FindAnswer.UNCLEAR
     if provider.capabilities.find:
         answer = provider.find(moves.job_of(row))
         if not isinstance(answer, FindAnswer):
@@ -128,7 +139,7 @@ def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome:
     conf = rt.settings.providers[row["provider"]]
     if provider.capabilities.honours_reference or conf.resubmit == "safe":
         return NotAccepted(error=doubt.error)
-    return doubt
+    return None if answer is FindAnswer.LATER and row["rings"] < _ASKED_AGAIN else doubt
 
 
 def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequence[Call]) -> None:
@@ -306,5 +317,9 @@ def find_lost(rt: Runtime, row: Row) -> None:
         return  # the count stays raised: nobody can ask
     with recorded() as calls:
         outcome = ask(rt, provider, row, doubt)
+    if outcome is None:
+        with rt.db.unit_of_work() as uow:
+            moves.record(uow, row, calls)
+        return
     # the claim raised the count; settle counts from before the claim, as submit does
     settle(rt, {**row, "upstream_call_count": row["upstream_call_count"] - 1}, row["version"], outcome, calls)

@@ -151,16 +151,16 @@ def test_lost_clip_is_found_by_the_identifier_it_tells_back() -> None:
 def test_clip_that_is_not_listed_may_be_there_all_the_same() -> None:
     listed: list[Body] = [task("a", "running"), task("b", "running", safety_identifier="task_x.2")]
     with RawServer(pages(listed)) as server:
-        assert adapter(server.url).find(replace(job(), receipt=None)) is FindAnswer.UNCLEAR
+        assert adapter(server.url).find(replace(job(), receipt=None)) is FindAnswer.LATER
 
 
 @pytest.mark.parametrize(
     ("told", "found"),
     [
         ({"safety_identifier": "task_x.1"}, "cgt-lent"),
-        ({"safety_identifier": "task_y.1"}, FindAnswer.UNCLEAR),
+        ({"safety_identifier": "task_y.1"}, FindAnswer.LATER),
         ({}, "cgt-lent"),
-        ({"created_at": 1_795_999_000}, FindAnswer.UNCLEAR),  # older than the claim
+        ({"created_at": 1_795_999_000}, FindAnswer.LATER),  # older than the claim
     ],
 )
 def test_id_that_a_callback_lent_is_adopted_once_the_vendor_confirms_it(

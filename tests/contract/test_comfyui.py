@@ -270,7 +270,7 @@ def test_queue_that_cannot_be_read_is_no_empty_queue(body: object) -> None:
     with RawServer(answering(lambda _method, _path: (200, body))) as server:
         provider = adapter(server.url)
         assert isinstance(provider.observe([ID], Kind.IMAGE)[ID], Unreadable)
-        assert provider.find(job()) is FindAnswer.UNCLEAR
+        assert provider.find(job()) is FindAnswer.LATER
 
 
 def test_one_look_at_the_queue_answers_for_all_that_are_in_it() -> None:

@@ -123,3 +123,38 @@ def test_receipt_that_is_another_tasks_is_no_receipt(world: World) -> None:
         True,
         None,
     )
+
+
+def test_vendor_that_cannot_say_yet_is_asked_again_before_the_doubt_is_told(world: World) -> None:
+    world.provider.can(find=True)
+    id_ = world.add()
+    world.provider.on_submit = lambda _job: Uncertain(error=Error(kind=FailureKind.READ_TIMEOUT))
+    world.provider.on_find = lambda _job: FindAnswer.LATER
+    row = world.submit(id_)
+    assert (row["status"], row["stage"], row["upstream_call_count"]) == ("RUNNING", "submitting", 1)
+    for _ in range(2):
+        world.sql("update tasks set wake_at = now() - interval '1 minute'")
+        assert world.sweep()["rewoken"] == 1
+        assert world.reconcile(id_)["stage"] == "submitting"
+    world.provider.on_find = lambda job: f"found-{job.reference}"
+    row = world.reconcile(id_)
+    assert (row["stage"], row["upstream_call_count"], row["risk"]) == ("generating", 1, False)
+    assert row["receipt"].startswith("found-")
+    assert len(world.provider.submits) == 1
+
+
+def test_vendor_that_can_never_say_leaves_the_doubt_after_three_more_questions(world: World) -> None:
+    world.provider.can(find=True)
+    id_ = world.add()
+    world.provider.on_submit = lambda _job: Uncertain(error=Error(kind=FailureKind.READ_TIMEOUT))
+    world.provider.on_find = lambda _job: FindAnswer.LATER
+    world.submit(id_)
+    questions = 0
+    while world.row(id_)["status"] == "RUNNING":
+        world.sql("update tasks set wake_at = now() - interval '1 minute'")
+        world.sweep()
+        world.reconcile(id_)
+        questions += 1
+    row = world.row(id_)
+    assert (questions, row["status"], row["error_code"], row["risk"]) == (3, "FAILED", "submit_unconfirmed", True)
+    assert len(world.provider.submits) == 1

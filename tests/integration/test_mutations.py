@@ -219,7 +219,7 @@ def test_with_a_resubmit_in_its_place_it_does_and_is_noticed(
     def resubmit(*_: object) -> Outcome:
         return NotAccepted(error=error)
 
-    same: Callable[[Runtime, Provider, Any, Uncertain], Outcome] = submitting.ask
+    same: Callable[[Runtime, Provider, Any, Uncertain], Outcome | None] = submitting.ask
     monkeypatch.setattr(submitting, same.__name__, resubmit)
     _an_answer_is_lost_after_the_vendor_accepted(scene)
     assert ONE_JOB in scene.broken()
