@@ -10,9 +10,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from select import POLLIN, POLLOUT, poll
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, cast
 
+from psycopg2 import OperationalError, extensions
 from sqlalchemy import Engine, TextClause, create_engine, exc, text
 from sqlalchemy.engine import Connection, CursorResult, make_url
 from sqlalchemy.exc import IntegrityError
@@ -27,6 +30,36 @@ TRANSIENT = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 
 # The server's statement_timeout does not help when the network swallows the answer: then only the socket notices.
 _ALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
+_CONNECT_S = 4.0
+
+
+class _Impatient(extensions.connection):
+    """A connection on which nothing is waited for without end.
+
+    A server that is frozen, and not dead, keeps acknowledging packets: neither its own statement_timeout nor the
+    kernel ever ends a wait for it, and each such wait would hold a thread.
+    """
+
+    patience_s = 20.0  # seconds for any answer once it is connected; Database sets its own
+
+    def most_s(self) -> float:
+        """How long the wait that begins now may take, seconds."""
+        return _CONNECT_S if self.status == extensions.STATUS_SETUP else self.patience_s
+
+
+def _wait(connection: extensions.connection) -> None:
+    """What psycopg2 does in C, with an end: until the server has answered, or OperationalError."""
+    ends = monotonic() + connection.most_s() if isinstance(connection, _Impatient) else None
+    while (state := connection.poll()) != extensions.POLL_OK:
+        left = None if ends is None else ends - monotonic()
+        if left is not None and left <= 0:
+            raise OperationalError("the database does not answer")
+        waiting = poll()
+        waiting.register(connection.fileno(), POLLIN if state == extensions.POLL_READ else POLLOUT)
+        waiting.poll(None if left is None else left * 1000)
+
+
+extensions.set_wait_callback(_wait)
 
 
 @lru_cache(maxsize=512)
@@ -93,7 +126,8 @@ class Database:
     """Connections to PostgreSQL. Make it after the fork; threads share it.
 
     `pool` is the most connections at one moment, `wait_s` how long a caller waits for one before
-    sqlalchemy.exc.TimeoutError; `statement_s` bounds a single statement on the server.
+    sqlalchemy.exc.TimeoutError; `statement_s` bounds a single statement on the server, and five seconds more the wait
+    for its answer.
     """
 
     def __init__(self, url: str, *, pool: int = 8, wait_s: float = 2.0, statement_s: float = 15.0) -> None:
@@ -107,8 +141,9 @@ class Database:
             pool_pre_ping=True,  # a connection the server closed is replaced before its first use (case O-63)
             connect_args={
                 **_ALIVE,
+                "connection_factory": type("Connection", (_Impatient,), {"patience_s": statement_s + 5.0}),
                 "tcp_user_timeout": int(statement_s * 1000) + 5000,
-                "connect_timeout": 4,
+                "connect_timeout": int(_CONNECT_S),
                 "options": options,
                 "application_name": "weir",
             },
