@@ -14,6 +14,7 @@ from providers.ark import Ark
 from providers.comfyui import ComfyUI
 from providers.dashscope import DashScope
 from providers.fal import Fal
+from providers.jimeng import Jimeng
 from providers.openai import OpenAI
 from providers.port import Provider
 from providers.sdwebui import SdWebui
@@ -37,6 +38,7 @@ PROVIDERS: Mapping[str, Factory] = {
     "comfyui": ComfyUI,
     "dashscope": DashScope,
     "fal": Fal,
+    "jimeng": Jimeng,
     "openai": OpenAI,
     "sdwebui": SdWebui,
 }

@@ -32,7 +32,7 @@ class Vendor:
     """How one vendor is reached in the simulator, and what is cheap to ask of it.
 
     `models` has one for each kind that the vendor makes. `group` is how many images are asked for where one is to fail.
-    `moderates`: it refuses content; a server of one's own takes every prompt.
+    `moderates`: it refuses content; a server of one's own takes every prompt. `key`: the credential in its form.
     `check`: what the history notes of a check that found everything well.
     """
 
@@ -41,6 +41,7 @@ class Vendor:
     cheap: dict[Kind, dict[str, object]]
     group: int = 3
     moderates: bool = True
+    key: str = KEY
     check: str = "ok"
 
 
@@ -66,6 +67,13 @@ VENDORS = {
         {Kind.IMAGE: "fal-ai/flux/dev", Kind.VIDEO: "kling-3:fal-ai/kling-video/o3/pro/text-to-video"},
         {Kind.IMAGE: {"width": 512, "height": 640}, Kind.VIDEO: {"duration_s": 3}},
         check="invalid_parameter",  # it has no question but about what is not there
+    ),
+    "jimeng": Vendor(
+        "/jimeng",
+        {Kind.IMAGE: "jimeng_t2i_v30", Kind.VIDEO: "jimeng_t2v_v30"},
+        {Kind.IMAGE: {"width": 512, "height": 640}, Kind.VIDEO: {"duration_s": 5}},
+        group=1,  # a group is billed as the model likes it: never asked for
+        key=f"{KEY}:{KEY}",
     ),
     "openai": Vendor(
         "/openai",
@@ -145,6 +153,6 @@ def made(name: str, url: str) -> Bench:
     vendor = VENDORS[name]
     settings = ProviderSettings(adapter=name, base_url=url + vendor.path, connect_s=1, submit_read_s=3, query_read_s=3)
     provider = PROVIDERS[name](
-        name, settings, KEY, retries=Retries(reads=0, async_submit=0, sync_submit=0), polling=Polling(round_s=5)
+        name, settings, vendor.key, retries=Retries(reads=0, async_submit=0, sync_submit=0), polling=Polling(round_s=5)
     )
     return Bench(vendor, provider, settings)
