@@ -57,7 +57,7 @@ beat_scheduler = "celery.beat:Scheduler"
 beat_schedule = {
     # No `expires`: a worker whose clock is ahead of beat's would throw every one of them away. What piled up while
     # no worker ran costs one look each, since all three see by the database's or Redis' clock that it was just done.
-    "sweep": {"task": "sweep", "schedule": float(_settings.sweep.every_s)},
+    "sweep": {"task": "sweep", "schedule": float(_settings.sweep.every_s), "kwargs": {"by_beat": True}},
     "probe": {"task": "probe", "schedule": 10.0},
     "retention": {"task": "retention", "schedule": 3600.0},
 }

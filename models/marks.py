@@ -16,3 +16,24 @@ def age_s(uow: UnitOfWork, name: str) -> float | None:
         "select cast(extract(epoch from now() - at) as double precision) from marks where name = :name", name=name
     )
     return seconds
+
+
+def came_back(uow: UnitOfWork, name: str, by: str) -> str | None:
+    """Note who did something periodic; who else does it too, None: nobody.
+
+    One that was followed by another and now is here again shares the work: a mere successor never sees its
+    predecessor come back.
+    """
+    old = uow.one(
+        "select detail ->> 'by' as by, detail ->> 'before' as before from marks where name = :name", name=name
+    )
+    if old is not None and old["by"] == by:
+        return None
+    uow.execute(
+        """insert into marks (name, detail) values (:name, jsonb_build_object('by', cast(:by as text)))
+           on conflict (name) do update set at = now(),
+               detail = jsonb_build_object('by', cast(:by as text), 'before', marks.detail ->> 'by')""",
+        name=name,
+        by=by,
+    )
+    return str(old["by"]) if old is not None and old["before"] == by else None

@@ -6,11 +6,12 @@ sent" and is never sent again blindly. No transaction is open during a call.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from uuid import UUID, uuid4
 
-from models import backoff, line, store
+from models import backoff, ids, line, store
 from models.db import TRANSIENT, IntegrityError, Row, UnitOfWork
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
@@ -21,6 +22,8 @@ from providers.port import Accepted, Call, FindAnswer, NotAccepted, Outcome, Pro
 from tasks import bell, failover, fetching, moves
 from tasks.pacing import Pacer
 from tasks.runtime import Runtime
+
+log = logging.getLogger("weir.submit")
 
 _ASKED_AGAIN = 3  # times the vendor is asked again about a submit without a verdict before the task ends in doubt
 _ASK_AGAIN_S = 15.0  # until the first of them; each ring of the sweep gives it longer
@@ -145,6 +148,9 @@ def ask(rt: Runtime, provider: Provider, row: Row, doubt: Uncertain) -> Outcome 
 def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequence[Call]) -> None:
     """Write what a submit came to, whatever it takes until the deadline, then see to what follows."""
     kind = Kind(row["type"])
+    if isinstance(outcome, Accepted):
+        # Before the write, which may never come: then this line is all that knows of the vendor's job.
+        log.info("task %s: accepted by %s as %s", ids.encode("task", row["id"]), row["provider"], outcome.receipt)
     change = _elsewhere(rt, row, outcome) or outcome_change(
         row, outcome, rt.settings.retries, rt.jitter(), _first_s(rt, row)
     )

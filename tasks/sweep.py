@@ -10,6 +10,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from celery import Task
+
 from models import line, marks, metrics, store, watch
 from models.db import Row, UnitOfWork
 from models.failures import FailureKind
@@ -24,13 +26,23 @@ RINGS = 3  # times a row is rung before it may count as stuck
 Ring = Callable[[], None]
 
 
-@app.task(name="sweep")
-def sweep() -> None:
+@app.task(name="sweep", bind=True)
+def sweep(task: Task, *, by_beat: bool = False) -> None:  # type: ignore[type-arg]  # generic in the stubs only
     """One sweep, unless one is running or has just been: a heap of old messages is worth no more than one."""
     rt = runtime()
+    if by_beat:
+        watch_beats(rt, str(task.request.origin))
     done = sweep_once(rt, apart_s=rt.settings.sweep.every_s / 3)
     if done:
         log.info("sweep: %s", ", ".join(f"{what} {n}" for what, n in sorted(done.items())))
+
+
+def watch_beats(rt: Runtime, beat: str) -> None:
+    """Say so when two beats are at work. Each sweep is guarded, so they do no harm; nobody meant it so."""
+    with rt.db.unit_of_work() as uow:
+        other = marks.came_back(uow, "beat", beat)
+    if other is not None:
+        log.warning("two beats are at work, %s and %s: stop one of them", beat, other)
 
 
 def sweep_once(rt: Runtime, *, apart_s: float = 0.0) -> Counter[str]:

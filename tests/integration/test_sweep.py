@@ -285,3 +285,17 @@ def test_no_message_of_beats_can_be_thrown_away_by_a_fast_clock() -> None:
     schedule = app.conf.beat_schedule
     assert {"sweep", "probe", "retention"} <= set(schedule)
     assert [name for name, entry in schedule.items() if "expires" in entry.get("options", {})] == []
+
+
+def test_o62_two_beats_are_told_and_a_successor_is_not(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    for beat in ("gen1@a", "gen1@a", "gen2@b", "gen2@b"):  # one was followed by another
+        sweep.watch_beats(world.rt, beat)
+    assert "two beats" not in caplog.text
+    sweep.watch_beats(world.rt, "gen1@a")
+    assert "two beats are at work, gen1@a and gen2@b" in caplog.text
+
+
+def test_o56_receipt_is_in_the_log_before_it_is_written(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "weir.submit")
+    row = world.submit(world.add())
+    assert f"{ids.encode('task', row['id'])}: accepted by wan as {row['receipt']}" in caplog.text
