@@ -69,6 +69,14 @@ def to_archive(uow: UnitOfWork, days: int, limit: int) -> Sequence[UUID]:
     return [row["id"] for row in rows]
 
 
+def without_result(uow: UnitOfWork, ids: Sequence[UUID]) -> Sequence[Row]:
+    """Those of `ids` that were sent to a vendor and have no result: a process that died may have left a file."""
+    return uow.all(
+        "select id, created_at from tasks where id = any(:ids) and status <> 'SUCCESS' and started_at is not null",
+        ids=list(ids),
+    )
+
+
 def archive_lines(uow: UnitOfWork, ids: Sequence[UUID]) -> Sequence[str]:
     """One JSON object a task: the row, its events, its upstream calls and its files' records."""
     rows = uow.all(

@@ -198,5 +198,6 @@ def _from_error(exc: ProviderError, kind: Kind) -> Observation:
     if exc.kind is K.SERVER_ERROR and (kind is Kind.VIDEO or code not in CODES):
         return no_news
     # Any other number is the end of the task, and makes nothing [docs]: of the content, else of the vendor.
-    reason = K.CONTENT_FILTERED if exc.kind is K.CONTENT_FILTERED else K.PROVIDER_ERROR
+    # An error of the service's own may be the query's and not the task's: an end, and not a certain one.
+    reason = exc.kind if exc.kind in (K.CONTENT_FILTERED, K.SERVER_ERROR) else K.PROVIDER_ERROR
     return Failed(error=dataclasses.replace(exc.error(), kind=reason))

@@ -1,6 +1,6 @@
 """Our storage of result bytes: one small class over obstore, for a local folder, S3, GCS or Azure.
 
-Keys are made by us (`result_key`), so that no vendor and no caller ever names a path, and a second
+Keys are made by us (`result_folder`), so that no vendor and no caller ever names a path, and a second
 write of the same result is the same object. A write is seen whole or not at all.
 
 Invariant: a process uses storage only if its parent did not before the fork. obstore hangs for ever
@@ -57,12 +57,13 @@ class Opened:
     chunks: Iterator[bytes]
 
 
-def result_key(task_id: str, n: int, extension: str, made_at: datetime) -> str:
-    """`results/<yyyy>/<mm>/<task id>/<n>.<extension>`.
+def result_folder(task_id: str, attempt: int | None, made_at: datetime) -> str:
+    """`results/<yyyy>/<mm>/<task id>/<attempt>`; without an attempt that of all of them.
 
     `made_at` is the task's creation, which never changes.
     """
-    return f"results/{made_at:%Y}/{made_at:%m}/{task_id}/{n}.{extension}"
+    whole = f"results/{made_at:%Y}/{made_at:%m}/{task_id}"
+    return whole if attempt is None else f"{whole}/{attempt}"
 
 
 class Storage:
@@ -142,6 +143,12 @@ class Storage:
                     obstore.delete(self._open(), key)
             except NotStoredError:
                 continue
+
+    def clear(self, folder: str) -> int:
+        """Remove whatever lies in a folder; how many objects there were."""
+        keys = [*self.list(folder)]
+        self.delete(keys)
+        return len(keys)
 
     def list(self, prefix: str) -> Iterator[str]:
         """Every key below `prefix`, a folder-like beginning such as `results/2026/11`."""

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
 
-from models import backoff, ids, pricing, store
+from models import backoff, ids, pricing, risks, store
 from models.contract import image_seeds
 from models.db import Row
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
-from models.lifecycle import Change, Error, Finished, Missing, Output, Reason, Stage, Status
+from models.lifecycle import FINAL, Change, Error, Finished, Missing, Output, Reason, Stage, Status
 from providers.calls import recorded, within
 from providers.port import Call, ProviderError
-from providers.storage import StorageError, result_key
+from providers.storage import StorageError, result_folder
 from tasks import bell, moves
 from tasks.runtime import Runtime
 
@@ -196,7 +196,7 @@ def _stored(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
     left_s = (row["deadline_at"] - row["now"]).total_seconds() if row["status"] == Status.RUNNING else _NO_DEADLINE_S
     conf, headers = rt.settings.providers[row["provider"]], rt.providers[row["provider"]].result_headers()
     with rt.gate(row["provider"]), within(left_s), rt.downloads.fetched(conf, output, kind, headers) as got:
-        key = result_key(ids.encode("task", row["id"]), n, got.media.extension, row["created_at"])
+        key = f"{_folder(row)}/{n}.{got.media.extension}"
         rt.storage.put_file(key, got.file, got.media.media_type)
         return {
             "key": key,
@@ -207,6 +207,10 @@ def _stored(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
             "bytes": got.bytes,
             "sha256": got.sha256,
         }
+
+
+def _folder(row: Row) -> str:
+    return result_folder(ids.encode("task", row["id"]), row["attempt"], row["created_at"])
 
 
 def ending(row: Row, items: Sequence[Item], error: Error | None, *, reason: Reason) -> Change:
@@ -264,18 +268,29 @@ def finish(rt: Runtime, row: Row, change: Change, items: Sequence[Item], calls: 
         return moved
 
     moved = rt.persist(write, left_s)
-    if moved is not None:
-        _let_go(rt, row)
+    let_go(rt, row)
     return moved
 
 
-def _let_go(rt: Runtime, row: Row) -> None:
-    """Delete what came with the vendor's answer and was held until the end."""
+def let_go(rt: Runtime, row: Row) -> None:
+    """Delete what an attempt that is over leaves behind: bytes held until the end, and without a SUCCESS its files.
+
+    Nothing while the attempt may still come to a SUCCESS. What stays, since a process or the store fails right here,
+    is removed when the task is archived.
+    """
+    with rt.db.unit_of_work() as uow:
+        there = store.get(uow, row["id"])
+    if there is None or (there["attempt"] == row["attempt"] and not _over(there)):
+        return
     urls = [str(item["url"]) for item in row["upstream_outputs"] or ()]
-    held = [url.removeprefix(_HELD) for url in urls if url.startswith(_HELD)]
-    if held:
-        with suppress(StorageError):  # what stays is removed with the task's other leftovers
-            rt.storage.delete(held)
+    with suppress(StorageError):
+        rt.storage.delete([url.removeprefix(_HELD) for url in urls if url.startswith(_HELD)])
+        if there["attempt"] != row["attempt"] or there["status"] != Status.SUCCESS:
+            rt.storage.clear(_folder(row))
+
+
+def _over(row: Row) -> bool:
+    return row["status"] in FINAL and not risks.settleable(row)
 
 
 def _asset(rt: Runtime, row: Row, n: int, stored: Item) -> dict[str, object]:

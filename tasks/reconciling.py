@@ -125,6 +125,7 @@ def _find(provider: Provider, row: Row) -> str | None:
 
 def _end(rt: Runtime, row: Row, error: Error, calls: Sequence[Call], by: str) -> None:
     moves.apply(rt, row, row["version"], _said(moves.failed(error, reason=Reason.RECONCILED), by), calls)
+    fetching.let_go(rt, row)
 
 
 def _said(change: Change, by: str) -> Change:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from models import ids, marks, retention
+from providers.storage import result_folder
 from tasks import app
 from tasks.runtime import Runtime, runtime
 
@@ -82,6 +83,10 @@ def _archive(rt: Runtime, limit: int) -> int:
         lines = retention.archive_lines(uow, chosen) if chosen else []
     if not chosen:
         return 0
+    with rt.db.unit_of_work() as uow:
+        remains = retention.without_result(uow, chosen)
+    for row in remains:
+        rt.storage.clear(result_folder(ids.encode("task", row["id"]), None, row["created_at"]))
     content = gzip.compress("\n".join([*lines, ""]).encode(), mtime=0)
     rt.storage.put_bytes(_archive_key(chosen, datetime.now(UTC)), content, "application/gzip")
     with rt.db.unit_of_work() as uow:

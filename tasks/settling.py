@@ -17,7 +17,7 @@ from models.failures import FailureKind
 from models.fields import Kind
 from models.lifecycle import Error, Observation, Reason, Unknown, Unreadable, Working
 from providers.calls import recorded
-from tasks import moves, reconciling
+from tasks import fetching, moves, reconciling
 from tasks.runtime import Runtime
 
 BY = "operator"
@@ -39,6 +39,7 @@ def lost(rt: Runtime, id_: UUID) -> Row:
     )
     if moves.apply(rt, row, row["version"], change) is None:
         raise NotSettledError("the task has changed at this moment: look at it again")
+    fetching.let_go(rt, row)
     return _row(rt, id_)
 
 

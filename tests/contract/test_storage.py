@@ -27,7 +27,7 @@ from models.contract import Kind
 from models.failures import FailureKind
 from providers.media import PIXELS_MAX, Media, inspect
 from providers.port import ProviderError
-from providers.storage import NotStoredError, Storage, StorageError, result_key
+from providers.storage import NotStoredError, Storage, StorageError, result_folder
 
 KEY = "results/2026/11/task_x/0.png"
 
@@ -41,7 +41,9 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def test_key_is_made_of_month_task_and_place() -> None:
-    assert result_key("task_x", 0, "png", datetime(2026, 3, 4, tzinfo=UTC)) == "results/2026/03/task_x/0.png"
+    made_at = datetime(2026, 3, 4, tzinfo=UTC)
+    assert result_folder("task_x", 2, made_at) == "results/2026/03/task_x/2"
+    assert result_folder("task_x", None, made_at) == "results/2026/03/task_x"
 
 
 @pytest.mark.parametrize("url", ["", "memory://", "file"])

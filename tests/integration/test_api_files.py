@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from models import store
-from providers.storage import Storage, result_key
+from providers.storage import Storage, result_folder
 from tests.scripted import png
 from tests.service import Service, uuid_of
 
@@ -28,7 +28,7 @@ def task_id(service: Service) -> str:
 
 def delivered(service: Service, media_type: str = "image/png") -> str:
     task_id = service.made()
-    key = result_key(task_id, 0, "png", datetime.now(UTC))
+    key = f"{result_folder(task_id, 1, datetime.now(UTC))}/0.png"
     service.parts.storage.put_bytes(key, CONTENT, media_type)
     output = {"n": 0, "media_type": media_type, "width": 64, "height": 32, "duration_s": None, "bytes": len(CONTENT),
               "sha256": SHA, "seed": 7, "key": key}  # fmt: skip

@@ -8,8 +8,9 @@ from typing import NoReturn
 import pytest
 
 from models.failures import FailureKind
-from models.lifecycle import Finished, Missing, Output
+from models.lifecycle import Error, Failed, Finished, Missing, Output, Reason
 from providers.storage import StorageError
+from tasks import fetching
 from tests.conftest import MakeSettings
 from tests.scripted import done
 from tests.world import TOML, World
@@ -73,3 +74,35 @@ def test_page_instead_of_a_picture_is_no_result(world: World) -> None:
     for _ in range(world.rt.settings.retries.fetch_attempts):
         row = world.fetch(id_)
     assert (row["status"], row["error_code"]) == ("FAILED", "result_invalid")
+
+
+def _files(world: World) -> list[str]:
+    return [*world.rt.storage.list("results")]
+
+
+def test_nothing_is_left_of_a_result_that_was_stored_and_never_delivered(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    row = world.row(id_)
+    items, error = fetching.bring(world.rt, row, row["upstream_outputs"])  # and then its process died
+    assert (len(items), error, len(_files(world))) == (1, None, 1)
+    world.sql("update tasks set deadline_at = now() - interval '1 second'")
+    world.sweep()
+    world.sql("update tasks set upstream_outputs = null")
+    world.provider.on_observe = lambda _: Failed(error=Error(kind=FailureKind.CONTENT_FILTERED))
+    assert world.reconcile(id_)["status"] == "FAILED"
+    assert _files(world) == []
+
+
+def test_file_of_a_delivered_result_outlives_a_second_fetch_that_comes_late(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    late = world.row(id_)
+    assert world.fetch(id_)["status"] == "SUCCESS"
+    change = fetching.ending(late, [], None, reason=Reason.FINISHED)
+    assert fetching.finish(world.rt, late, change, [], []) is None
+    assert len(_files(world)) == 1
