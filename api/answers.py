@@ -287,11 +287,10 @@ class Pause(Open):
 
 
 class Credential(Open):
-    """The credential of a provider, by the name of the variable it is in."""
+    """By the name of the variable it is in."""
 
-    alias = _text("null: none is configured", null=True)
+    alias, why = _text("null: none is configured", null=True), _text("", null=True)
     state = _text("`out`: the vendor refuses it", enum=["in_use", "out", "unknown"])
-    why = _text("", null=True)
 
 
 class Condition(Open):
@@ -321,6 +320,7 @@ class Provider(Open):
     )
     pause = fields.Nested(Pause, required=True, allow_none=True)
     credential = fields.Nested(Credential, required=True)
+    credentials = _list(Credential, "the first, which is `credential`, and any more; a task stays with its own")
     health = fields.Nested(Condition, required=True, allow_none=True)
 
 

@@ -173,14 +173,15 @@ def _workers(settings: Settings) -> Iterator[Check]:
 
 def _keys(settings: Settings) -> Iterator[Check]:
     for name, provider in settings.providers.items():
-        if not provider.enabled or not provider.api_key_env:
+        if not provider.enabled:
             continue
-        present = provider.api_key_env in settings.env.vendor_keys
         local = provider.base_url.startswith(("http://127.", "http://localhost"))
-        found = f"{name}: {provider.api_key_env} is {'set' if present else 'not set'}"
         more = "; `weir up` gives its own simulator one" if local else ""
-        fix = "" if present else f"export {provider.api_key_env}=..., for web and workers{more}"
-        yield Check(name="vendor key", ok=present, found=found, fix=fix)
+        for key in provider.credentials:
+            present, variables = key in settings.env.vendor_keys, " and ".join(key.split("+"))
+            found = f"{name}: {variables} {'is set' if present else 'is not set'}"
+            fix = "" if present else f"export {variables}=..., for web and workers{more}"
+            yield Check(name="vendor key", ok=present, found=found, fix=fix)
 
 
 def _port(settings: Settings) -> Iterator[Check]:

@@ -81,14 +81,15 @@ def list_(gateway: Gateway, *, as_json: bool) -> None:
 
 def _state(row: Mapping[str, Any]) -> tuple[str, str]:
     """What matters most of a provider, in a word, and why."""
-    credential, health, pause = row["credential"], row["health"], row["pause"]
+    health, pause = row["health"], row["pause"]
+    out = [one for one in row["credentials"] if one["state"] == "out"]
     if not row["enabled"]:
         return "off", "switched off in the configuration"
     if row["breaker"] is None:
         return "unknown", "Redis is away"
     shut = [f"{name} ({one['last_error']})" for name, one in row["breaker"].items() if one["state"] != "closed"]
     found = (
-        ("refused", credential["state"] == "out", f"the vendor refuses {credential['alias']} ({credential['why']})"),
+        ("refused", bool(out), ", ".join(f"the vendor refuses {one['alias']} ({one['why']})" for one in out)),
         ("away", not health["healthy"], f"{health['misses']} probes in a row came to nothing ({health['why']})"),
         ("failing", bool(shut), ", ".join(shut)),
         ("pausing", pause["paused_for_s"] > 0, f"for {pause['paused_for_s']:.0f} s more ({pause['why']})"),
@@ -127,8 +128,9 @@ def _tested(settings: Settings, name: str, conf: ProviderSettings) -> dict[str, 
         filled = fix.format(address=conf.base_url, variable=conf.api_key_env or "api_key_env's variable", name=name)
         row |= {"ok": False, "kind": exc.kind, "found": f"{found} ({exc})", "fix": filled}
     note = ""
-    if conf.api_key_env and conf.api_key_env not in settings.env.vendor_keys:
-        note = f"{conf.api_key_env} is not set in this shell"
+    unset = [one for one in conf.credentials if one not in settings.env.vendor_keys]
+    if unset:
+        note = f"{', '.join(unset).replace('+', ' or ')} is not set in this shell"
     elif row["ok"] and _is_out(settings, name):
         note = f"its credential still counts as refused: weir providers revive {name}"
     return {**row, "ms": round((time.monotonic() - began) * 1000), "note": note}
@@ -136,7 +138,7 @@ def _tested(settings: Settings, name: str, conf: ProviderSettings) -> dict[str, 
 
 def _is_out(settings: Settings, name: str) -> bool:
     with contextlib.suppress(click.ClickException), _gates(settings) as gates:
-        return bool(gates[name].dam.credentials.dead(name, [gates[name].credential]))
+        return bool(gates[name].dam.credentials.dead(name, gates[name].credentials))
     return False
 
 
@@ -144,18 +146,21 @@ def _is_out(settings: Settings, name: str) -> bool:
 @click.argument("name")
 @json_option
 def revive(*, name: str, as_json: bool) -> None:
-    """Take a provider's refused credential back in at once, once it is mended. Workers find it within 30 s."""
+    """Take a provider's refused credentials back in at once, once mended. Workers find them within 30 s."""
     settings = settings_in_force()
     _known(settings, name)
     with _gates(settings) as gates:
-        gate = gates[name]
-        why = gate.dam.credentials.dead(name, [gate.credential]).get(gate.credential)
-        gate.dam.credentials.revive(name, gate.credential)
+        credentials, known = gates[name].dam.credentials, gates[name].credentials
+        out = credentials.dead(name, known)
+        for one in known:
+            credentials.revive(name, one)
+    rows = [{"provider": name, "credential": one, "was_out": out.get(one)} for one in known]
     if as_json:
-        show([{"provider": name, "credential": gate.credential, "was_out": why}], _TESTED, as_json=True)
+        show(rows, _TESTED, as_json=True)
         return
-    done = f"is back in (was out: {why})" if why else "was not out; nothing changed"
-    click.echo(f"{name}: {gate.credential} {done}")
+    for row in rows:
+        done = f"is back in (was out: {row['was_out']})" if row["was_out"] else "was not out; nothing changed"
+        click.echo(f"{name}: {row['credential']} {done}")
 
 
 @click.group()

@@ -89,6 +89,7 @@ ANSWERS: Mapping[tuple[str, int], Mapping[str, object]] = {
                   "waiting": 3, "max_in_flight": 5, "pause": {"paused_for_s": 0.0, "why": None},
                   "breaker": {"submit_image": _OPEN, "submit_video": _CLOSED, "observe": _CLOSED, "fetch": _CLOSED},
                   "credential": {"alias": "DASHSCOPE_API_KEY", "state": "in_use", "why": None},
+                  "credentials": [{"alias": "DASHSCOPE_API_KEY", "state": "in_use", "why": None}],
                   "health": {"healthy": True, "misses": 0, "why": None}}],
     },
     ("getStatus", 200): {

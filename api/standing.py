@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from api import shapes
 from api.parts import Parts
+from models.seats import alias
 from providers.breaker import OPERATIONS, State
 from providers.gate import Dam, Gate
 from providers.pace import Condition
@@ -21,12 +22,15 @@ def standings(parts: Parts) -> Mapping[str, dict[str, object]]:
     known = bool(states) or not names
     conditions = dam.health.conditions(names) if known else {}
     found: dict[str, dict[str, object]] = {}
-    for name, gate in parts.gates.items():
-        condition = conditions.get(name)
+    for name in names:
+        condition, gate = conditions.get(name), parts.gates[name]
+        variables = parts.settings.providers[name].credentials or ("",)
+        credentials = [_credential(dam, gate, variable, known=known) for variable in variables]
         found[name] = {
             "breaker": {one: _circuit(states[name, one]) for one in OPERATIONS} if known else None,
             "pause": _pause(dam, gate) if known else None,
-            "credential": _credential(dam, gate, parts.settings.providers[name].api_key_env, known=known),
+            "credential": credentials[0],
+            "credentials": credentials,
             "health": _health(condition) if condition is not None else None,
         }
     return found
@@ -55,5 +59,7 @@ def _pause(dam: Dam, gate: Gate) -> dict[str, object]:
 
 def _credential(dam: Dam, gate: Gate, variable: str, *, known: bool) -> dict[str, object]:
     """The name of the variable it is in, never what is in it."""
-    why = dam.credentials.dead(gate.provider, [gate.credential]).get(gate.credential) if known else None
-    return {"alias": variable or None, "state": ("out" if why else "in_use") if known else "unknown", "why": why}
+    name = alias(variable) or gate.credential
+    why = dam.credentials.dead(gate.provider, [name]).get(name) if known else None
+    state = ("out" if why else "in_use") if known else "unknown"
+    return {"alias": alias(variable) or None, "state": state, "why": why}

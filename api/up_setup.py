@@ -11,7 +11,7 @@ import os
 import secrets
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,10 +104,10 @@ class Plan:
 
     def note(self) -> None:
         """Keep, while it runs, what its processes were told, vendors' keys among it: for other terminals."""
-        keys = {p.api_key_env for p in self.settings.providers.values()}
+        keys = {v for p in self.settings.providers.values() for c in p.credentials for v in c.split("+")}
         told = {n: v for n, v in self.environ.items() if n.startswith("WEIR_") or n in keys or n in _SHARED}
         told.pop("WEIR_KEY", None)  # the command line's, and whoever set it has it
-        beside.note(self.data, {**self.settings.env.vendor_keys, **told, "WEIR_URL": self.url})
+        beside.note(self.data, {**self.settings.vendor_variables(), **told, "WEIR_URL": self.url})
 
     def forget(self) -> None:
         """It does not run any more."""
@@ -237,10 +237,12 @@ def _kept(path: Path, make: Callable[[], str]) -> str:
 
 def _simulator_keys(settings: Settings, there: AbstractSet[str]) -> dict[str, str]:
     """A made-up key for each provider at the simulator, by its variable; one that a real vendor shares stays."""
-    real = {p.api_key_env for name, p in settings.providers.items() if name not in there}
-    return {
-        env: beside.SIMULATOR_KEY for name in there if (env := settings.providers[name].api_key_env) and env not in real
-    }
+
+    def variables(names: Iterable[str]) -> set[str]:
+        return {v for name in names for c in settings.providers[name].credentials for v in c.split("+")}
+
+    real = variables(name for name in settings.providers if name not in there)
+    return dict.fromkeys(variables(there) - real, beside.SIMULATOR_KEY)
 
 
 def _is_at(base_url: str, port: int) -> bool:

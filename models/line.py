@@ -44,14 +44,22 @@ class Claimed:
     by: UUID | None = None
 
 
-def claim(
-    uow: UnitOfWork, id_: UUID, version: int, settings: Settings, budget_s: float, *, by: UUID | None = None
+def claim(  # noqa: PLR0913  one claim: which row, at which version, within which limits, by whom, with what
+    uow: UnitOfWork,
+    id_: UUID,
+    version: int,
+    settings: Settings,
+    budget_s: float,
+    *,
+    by: UUID | None = None,
+    credential: str | None = None,
 ) -> Claimed | None:
     """PENDING -> RUNNING if the version is current and every cap has room; None otherwise, nothing changed.
 
     Commit before the upstream call. `budget_s` is past every time-out of that call: only then may the sweep ask what
     became of it. `upstream_call_count` is raised here and taken back when the vendor surely did not accept. `by`, drawn
-    anew for each call, tells afterwards whose claim it was when the connection is cut inside COMMIT.
+    anew for each call, tells afterwards whose claim it was when the connection is cut inside COMMIT. `credential`: the
+    one it is to be bought with, None for the provider's first.
     """
     _lock_claims(uow)
     row = uow.one(_COUNTED, id=id_, version=version)
@@ -67,6 +75,7 @@ def claim(
         fields={
             "stage": Stage.SUBMITTING,
             "claimed_by": str(by) if by else None,
+            "credential": credential,
             "rings": 0,
             "upstream_call_count": row["upstream_call_count"] + 1,
             "retry_count": row["retry_count"] + (row["claimed_at"] is not None),
@@ -75,6 +84,15 @@ def claim(
     )
     moved = store.apply(uow, id_, version, change)
     return None if moved is None else Claimed(row=row, version=moved, by=by)
+
+
+def running_by_seat(uow: UnitOfWork, provider: str) -> dict[str, int]:
+    """How many tasks of a provider are RUNNING with each credential."""
+    rows = uow.all(
+        "select seat, count(*) as n from tasks where status = 'RUNNING' and provider = :provider group by seat",
+        provider=provider,
+    )
+    return {row["seat"]: row["n"] for row in rows}
 
 
 def renew(uow: UnitOfWork, id_: UUID, version: int, by: UUID, budget_s: float) -> int | None:
@@ -219,10 +237,10 @@ def waiting_lines(uow: UnitOfWork) -> list[Line]:
     return [(row["provider"], row["type"]) for row in rows]
 
 
-# --- waves: one polling chain per provider and type, fenced by its row's version ---
+# --- waves: one polling chain per seat (a provider with one of its credentials) and type, fenced by its row ---
 
 
-def claim_wave(uow: UnitOfWork, provider: str, kind: Kind, version: int, budget_s: float) -> int | None:
+def claim_wave(uow: UnitOfWork, seat: str, kind: Kind, version: int, budget_s: float) -> int | None:
     """Take the chain for one round: its new version, or None if this wake-up is stale.
 
     `budget_s` is past the longest round: a wave later than that has lost its wake-up.
@@ -231,7 +249,7 @@ def claim_wave(uow: UnitOfWork, provider: str, kind: Kind, version: int, budget_
         """update waves set version = version + 1, updated_at = now(),
                   wake_at = now() + make_interval(secs => :budget_s)
             where provider = :provider and type = :type and version = :version returning version""",
-        provider=provider,
+        provider=seat,
         type=kind,
         version=version,
         budget_s=budget_s,
@@ -239,15 +257,15 @@ def claim_wave(uow: UnitOfWork, provider: str, kind: Kind, version: int, budget_
     return moved
 
 
-def idle_rounds(uow: UnitOfWork, provider: str, kind: Kind) -> int:
+def idle_rounds(uow: UnitOfWork, seat: str, kind: Kind) -> int:
     """Rounds in a row in which nothing ended."""
     rounds = uow.scalar(
-        "select idle_rounds from waves where provider = :provider and type = :type", provider=provider, type=kind
+        "select idle_rounds from waves where provider = :provider and type = :type", provider=seat, type=kind
     )
     return int(rounds or 0)
 
 
-def due(uow: UnitOfWork, provider: str, kind: Kind, *, everything: bool, limit: int) -> Sequence[Row]:
+def due(uow: UnitOfWork, seat: str, kind: Kind, *, everything: bool, limit: int) -> Sequence[Row]:
     """RUNNING rows with a receipt that are to be asked about, longest overdue first, with `now`.
 
     `everything`: also rows whose time has not come, for a vendor where one call answers for all. Rows that another
@@ -255,47 +273,47 @@ def due(uow: UnitOfWork, provider: str, kind: Kind, *, everything: bool, limit: 
     """
     return uow.all(
         """select t.*, now() as now from tasks t
-            where status = 'RUNNING' and provider = :provider and type = :type and stage = 'generating'
+            where status = 'RUNNING' and seat = :seat and type = :type and stage = 'generating'
               and (wake_at <= now() + interval '0.3 s' or (:everything and failed_polls = 0))
             order by wake_at limit :limit for update skip locked""",
-        provider=provider,
+        seat=seat,
         type=kind,
         everything=everything,
         limit=limit,
     )
 
 
-def generating(uow: UnitOfWork, provider: str, kind: Kind) -> int:
+def generating(uow: UnitOfWork, seat: str, kind: Kind) -> int:
     """How many tasks the chain has to ask about in all, due or not."""
     counted: int = uow.scalar(
         """select count(*) from tasks
-            where status = 'RUNNING' and provider = :provider and type = :type and stage = 'generating'""",
-        provider=provider,
+            where status = 'RUNNING' and seat = :seat and type = :type and stage = 'generating'""",
+        seat=seat,
         type=kind,
     )
     return counted
 
 
-def next_due_s(uow: UnitOfWork, provider: str, kind: Kind) -> float | None:
+def next_due_s(uow: UnitOfWork, seat: str, kind: Kind) -> float | None:
     """Seconds until the next row of this chain is due, negative when overdue; None: nothing is generating."""
     seconds: float | None = uow.scalar(
         """select cast(extract(epoch from min(wake_at) - now()) as double precision) from tasks
-            where status = 'RUNNING' and provider = :provider and type = :type and stage = 'generating'""",
-        provider=provider,
+            where status = 'RUNNING' and seat = :seat and type = :type and stage = 'generating'""",
+        seat=seat,
         type=kind,
     )
     return seconds
 
 
 def plan_wave(
-    uow: UnitOfWork, provider: str, kind: Kind, version: int, *, wake_in_s: float | None, idle_rounds: int
+    uow: UnitOfWork, seat: str, kind: Kind, version: int, *, wake_in_s: float | None, idle_rounds: int
 ) -> int | None:
     """Say when the chain's next round is (None: it sleeps). The version of that wake-up, or None if superseded."""
     moved: int | None = uow.scalar(
         """update waves set version = version + 1, updated_at = now(), idle_rounds = :idle_rounds,
                   wake_at = now() + make_interval(secs => :wake_in_s)
             where provider = :provider and type = :type and version = :version returning version""",
-        provider=provider,
+        provider=seat,
         type=kind,
         version=version,
         wake_in_s=wake_in_s,
@@ -304,7 +322,7 @@ def plan_wave(
     return moved
 
 
-def hurry_wave(uow: UnitOfWork, provider: str, kind: Kind, wake_in_s: float) -> int | None:
+def hurry_wave(uow: UnitOfWork, seat: str, kind: Kind, wake_in_s: float) -> int | None:
     """Make sure the chain wakes within `wake_in_s` seconds. The version to ring, or None: it does already.
 
     Starts a chain that sleeps or never ran, and pulls a later one forward (its old wake-up becomes stale).
@@ -312,7 +330,7 @@ def hurry_wave(uow: UnitOfWork, provider: str, kind: Kind, wake_in_s: float) -> 
     planned = uow.one(
         """select wake_at is not null and wake_at <= now() + make_interval(secs => :wake_in_s + 1) as soon
              from waves where provider = :provider and type = :type""",
-        provider=provider,
+        provider=seat,
         type=kind,
         wake_in_s=wake_in_s,
     )
@@ -325,7 +343,7 @@ def hurry_wave(uow: UnitOfWork, provider: str, kind: Kind, wake_in_s: float) -> 
               set version = waves.version + 1, wake_at = excluded.wake_at, updated_at = now(), idle_rounds = 0
             where waves.wake_at is null or waves.wake_at > now() + make_interval(secs => :wake_in_s + 1)
            returning version""",
-        provider=provider,
+        provider=seat,
         type=kind,
         wake_in_s=wake_in_s,
     )
@@ -335,21 +353,21 @@ def hurry_wave(uow: UnitOfWork, provider: str, kind: Kind, wake_in_s: float) -> 
 def lost_waves(uow: UnitOfWork, grace_s: int) -> Sequence[Row]:
     """Chains that should be alive and are not: overdue, or asleep although something is generating."""
     return uow.all(
-        """select distinct t.provider, t.type from tasks t left join waves w using (provider, type)
+        """select distinct t.seat, t.type from tasks t left join waves w on w.provider = t.seat and w.type = t.type
             where t.status = 'RUNNING' and t.stage = 'generating'
               and (w.wake_at is null or w.wake_at < now() - make_interval(secs => :grace_s))""",
         grace_s=grace_s,
     )
 
 
-def restart_wave(uow: UnitOfWork, provider: str, kind: Kind) -> int:
+def restart_wave(uow: UnitOfWork, seat: str, kind: Kind) -> int:
     """Begin the chain anew, whatever its state; the version to ring. Any older wake-up of it becomes stale."""
     version: int = uow.scalar(
         """insert into waves (provider, type, wake_at) values (:provider, :type, now())
            on conflict (provider, type) do update
               set version = waves.version + 1, wake_at = now(), updated_at = now(), idle_rounds = 0
            returning version""",
-        provider=provider,
+        provider=seat,
         type=kind,
     )
     return version

@@ -12,14 +12,16 @@ Nothing here is mutable and nothing here opens a connection.
 from __future__ import annotations
 
 import dataclasses
-import platform
 import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from models import environment
 from models.checked import build, suggest
+from models.environment import Environment
+from models.seats import alias
 from models.workflows import WorkflowSettings
 
 SHIPPED = Path(__file__).with_name("weir.toml")
@@ -172,7 +174,12 @@ class ProviderSettings:
 
     adapter: str = _text("", "which adapter speaks to it")
     base_url: str = _text("", "address without the API version, e.g. https://dashscope.aliyuncs.com")
-    api_key_env: str = _text("", "environment variable with the key, which must be set; empty: it needs none")
+    api_key_env: str = _text(
+        "", "environment variable with the key, which must be set; ONE+TWO where a key is a pair; empty: it needs none"
+    )
+    more_api_key_env: tuple[str, ...] = field(
+        default=(), metadata={"doc": "variables with further keys, each with limits of its own at the vendor"}
+    )
     max_in_flight: int = _num(5, 1, 1_000_000, "RUNNING tasks at one moment")
     requests_per_minute: int = _num(600, 1, 10_000_000, "calls of any kind a minute")
     connect_s: float = _num(4.0, 0.1, 60, "time-out of the connection, seconds")
@@ -190,6 +197,11 @@ class ProviderSettings:
     workflows: Mapping[str, WorkflowSettings] = field(
         default_factory=dict, metadata={"doc": "ComfyUI only: its graphs by the name of the model; empty: as shipped"}
     )
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Every credential as it is named here, the first first; empty: none is needed."""
+        return tuple(name for name in (self.api_key_env, *self.more_api_key_env) if name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,25 +232,6 @@ class ModelSettings:
     def price_of(self, route: Route) -> int:
         """Micros per image or second by one of its routes."""
         return self.price_micros if route.price_micros < 0 else route.price_micros
-
-
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """What the environment gives: addresses and secrets. Its repr shows none of them."""
-
-    database_url: str = field(default="", repr=False)
-    redis_url: str = field(default="", repr=False)
-    broker_url: str = field(default="", repr=False)
-    secret: str = field(default="", repr=False)
-    flower_auth: str = field(default="", repr=False)
-    data_dir: Path = Path("data")
-    log_level: str = "INFO"
-    vendor_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def metrics_dir(self) -> Path:
-        """Where the processes of this host count; a host of its own each, as file locks do not reach further."""
-        return self.data_dir.absolute() / "metrics" / platform.node()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +267,8 @@ class Settings:
             tables = _overlay(tables, _read(Path(config), errors))
         settings = build(cls, tables, "", errors)
         assert isinstance(settings, Settings)
-        env = _environment(environ, settings.providers, errors)
+        credentials = {name for one in settings.providers.values() for name in one.credentials}
+        env = environment.read(environ, credentials, errors)
         errors += _cross_checks(settings)
         if errors:
             raise SettingsError("\n".join(errors))
@@ -283,10 +277,19 @@ class Settings:
     def missing_keys(self) -> list[str]:
         """A sentence for each enabled provider whose key the environment does not give."""
         return [
-            f"{provider.api_key_env} is not set: the provider {name} needs it (providers.{name}.api_key_env)"
+            f"{key.replace('+', ' or ')} is not set: the provider {name} needs it (providers.{name}.api_key_env)"
             for name, provider in self.providers.items()
-            if provider.enabled and provider.api_key_env and provider.api_key_env not in self.env.vendor_keys
+            for key in provider.credentials
+            if provider.enabled and key not in self.env.vendor_keys
         ]
+
+    def vendor_variables(self) -> dict[str, str]:
+        """The variables that vendors' keys came in, with their values."""
+        found: dict[str, str] = {}
+        for name, key in self.env.vendor_keys.items():
+            variables = name.split("+")
+            found |= dict(zip(variables, key.split(":", len(variables) - 1), strict=False))
+        return found
 
 
 def _read(path: Path, errors: list[str]) -> dict[str, object]:
@@ -328,61 +331,10 @@ def _cross_checks(settings: Settings) -> list[str]:
         if len(defaults) > 1:
             faults.append(f"models: more than one default for {kind}: {', '.join(defaults)}")
     faults += [f"providers.{name}.base_url: is empty" for name, p in settings.providers.items() if not p.base_url]
+    faults += [f"providers.{name}: a name must not contain a colon" for name in settings.providers if ":" in name]
+    faults += [
+        f"providers.{name}.more_api_key_env: needs api_key_env, and no credential twice"
+        for name, p in settings.providers.items()
+        if p.more_api_key_env and (not p.api_key_env or len({alias(c) for c in p.credentials}) < len(p.credentials))
+    ]
     return faults
-
-
-# Variables with our prefix. The last four belong to the command line and the Procfile, which read them through here.
-VARIABLES: Mapping[str, str] = {
-    "WEIR_CONFIG": "path of a weir.toml laid over the shipped default",
-    "WEIR_DATABASE_URL": "postgresql://user:password@host:port/database",
-    "WEIR_REDIS_URL": "redis://:password@host:port/0, for breaker, rates and counters",
-    "WEIR_BROKER_URL": "Celery's broker; default: WEIR_REDIS_URL",
-    "WEIR_SECRET": "32 or more random characters; signs links and cursors, keys the digests of API keys",
-    "WEIR_DATA": "folder for results and, with `weir up`, the embedded servers' data; default: data",
-    "WEIR_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR; default: INFO",
-    "WEIR_URL": "where the command line finds the API",
-    "WEIR_KEY": "the command line's API key",
-    "WEIR_FLOWER_AUTH": "user:password of the Flower dashboard",
-    "WEIR_UP": "data folder of the `weir up` that `weir config env` told this shell about; set by that command only",
-}
-_SECRETS = ("WEIR_DATABASE_URL", "WEIR_REDIS_URL", "WEIR_BROKER_URL", "WEIR_SECRET", "WEIR_KEY", "WEIR_FLOWER_AUTH")
-_MIN_SECRET = 32
-
-
-def _environment(
-    environ: Mapping[str, str], providers: Mapping[str, ProviderSettings], errors: list[str]
-) -> Environment:
-    known = set(VARIABLES) | {f"{name}_FILE" for name in _SECRETS} | {p.api_key_env for p in providers.values()}
-    strange = [name for name in sorted(environ) if name.startswith("WEIR_") and name not in known]
-    errors += [f"{name}: unknown variable{suggest(name, known)}" for name in strange]
-    values = {name: _secret(environ, name, errors) for name in _SECRETS}
-    if values["WEIR_SECRET"] and len(values["WEIR_SECRET"]) < _MIN_SECRET:
-        errors.append(f"WEIR_SECRET: must be {_MIN_SECRET} characters or more, is {len(values['WEIR_SECRET'])}")
-    level = environ.get("WEIR_LOG_LEVEL", "INFO")
-    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        errors.append(f"WEIR_LOG_LEVEL: must be DEBUG, INFO, WARNING or ERROR, is {level!r}")
-    keys = {p.api_key_env: _secret(environ, p.api_key_env, errors) for p in providers.values() if p.api_key_env}
-    return Environment(
-        database_url=values["WEIR_DATABASE_URL"],
-        redis_url=values["WEIR_REDIS_URL"],
-        broker_url=values["WEIR_BROKER_URL"] or values["WEIR_REDIS_URL"],
-        secret=values["WEIR_SECRET"],
-        flower_auth=values["WEIR_FLOWER_AUTH"],
-        data_dir=Path(environ.get("WEIR_DATA", "data")),
-        log_level=level,
-        vendor_keys={name: key for name, key in keys.items() if key},
-    )
-
-
-def _secret(environ: Mapping[str, str], name: str, errors: list[str]) -> str:
-    """The variable, or the content of the file that NAME_FILE names, without its final newline."""
-    if environ.get(name):
-        return environ[name]
-    path = environ.get(f"{name}_FILE", "")
-    if not path:
-        return ""
-    try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as exc:
-        errors.append(f"{name}_FILE: cannot read {path!r}: {exc}")
-        return ""

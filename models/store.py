@@ -23,7 +23,7 @@ _PATCHABLE = (
     "reconcile_tries", "poll_count", "failed_polls", "lost_polls", "empty_polls", "last_error", "progress",
     "upstream_outputs", "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing",
     "error_code", "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at",
-    "cancel_answered_at", "provider",
+    "cancel_answered_at", "provider", "credential",
     "provider_model", "effective", "adjustments", "price_micros", "tried",
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Computed,
     DateTime,
     Double,
     ForeignKey,
@@ -95,6 +96,8 @@ tasks = Table(
     Column("priority", SmallInteger, nullable=False, server_default="1", doc="0 high, 1 normal, 2 low"),
     Column("model", Text, nullable=False),
     Column("provider", Text, nullable=False),
+    Column("credential", Text, doc="the one its job is bought with, as models.seats calls it; null: the first"),
+    Column("seat", Text, Computed("provider || coalesce(':' || credential, '')", persisted=True), doc="models.seats"),
     Column("provider_model", Text, nullable=False, doc="the vendor's name of the model"),
     Column("input", JSONB, nullable=False, doc="as asked"),
     Column("effective", JSONB, nullable=False, doc="as sent upstream and as priced"),
@@ -161,7 +164,7 @@ tasks = Table(
     # a job belongs to one task; an adapter's receipts are unique within its provider
     Index("tasks_receipt_key", "provider", "receipt", unique=True, postgresql_where=text("receipt is not null")),
     # claims and caps count these; one small index however many rows have ended
-    Index("tasks_running_idx", "provider", "type", postgresql_where=text("status = 'RUNNING'")),
+    Index("tasks_running_idx", "seat", "type", postgresql_where=text("status = 'RUNNING'")),
     Index(
         "tasks_waiting_idx",
         "provider",

@@ -38,7 +38,7 @@ def overdue(uow: UnitOfWork, grace_s: int, limit: int) -> Sequence[Row]:
             where status = 'RUNNING' and coalesce(wake_at, updated_at) < now() - make_interval(secs => :grace_s)
               and deadline_at > now()
               and (stage <> 'generating' or not exists (
-                   select from waves w where w.provider = t.provider and w.type = t.type
+                   select from waves w where w.provider = t.seat and w.type = t.type
                       and w.wake_at >= now() - make_interval(secs => :grace_s)))
             order by wake_at limit :limit for update skip locked""",
         grace_s=grace_s,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from models.checked import suggest
+from models.seats import alias, seat_of
 from models.settings import Polling, ProviderSettings, Retries, Settings, SettingsError
 from providers.ark import Ark
 from providers.comfyui import ComfyUI
@@ -45,7 +46,9 @@ PROVIDERS: Mapping[str, Factory] = {
 
 
 def catalogue(settings: Settings) -> dict[str, Provider]:
-    """Every configured provider by name, disabled ones too: their running tasks go on.
+    """Every configured provider by seat (models.seats), disabled ones too: their running tasks go on.
+
+    Its bare name is the seat of its first credential, which has a seat by its own name as well.
 
     To be called once per process, after the fork. Raises SettingsError naming every unknown adapter
     at once.
@@ -57,13 +60,16 @@ def catalogue(settings: Settings) -> dict[str, Provider]:
     ]
     if faults:
         raise SettingsError("\n".join(faults))
-    return {
-        name: PROVIDERS[one.adapter](
-            name,
-            one,
-            settings.env.vendor_keys.get(one.api_key_env, ""),
-            retries=settings.retries,
-            polling=settings.polling,
-        )
-        for name, one in settings.providers.items()
-    }
+
+    def made(name: str, one: ProviderSettings, credential: str) -> Provider:
+        key = settings.env.vendor_keys.get(credential, "")
+        return PROVIDERS[one.adapter](name, one, key, retries=settings.retries, polling=settings.polling)
+
+    found: dict[str, Provider] = {}
+    for name, one in settings.providers.items():
+        for credential in one.credentials or ("",):
+            provider = made(name, one, credential)
+            found.setdefault(name, provider)
+            if credential:
+                found[seat_of(name, alias(credential))] = provider
+    return found

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from models.failures import FailureKind
 from models.fields import Kind
 from models.lifecycle import Observation
+from models.seats import alias, seat_of
 from models.settings import ProviderSettings
 from providers.breaker import OPERATIONS, Breaker, Shared, verdict
 from providers.pace import Credentials, Health, Pace, Places, Rate, RetryShare
@@ -56,10 +57,16 @@ class Dam:
         )
 
     def gates(self, providers: Mapping[str, ProviderSettings]) -> dict[str, Gate]:
-        """The gate of every provider. A credential goes by the name of its variable, else by the provider's."""
-        return {
-            name: Gate(provider=name, credential=one.api_key_env or name, dam=self) for name, one in providers.items()
-        }
+        """The gate of every seat. A credential goes by the name of its variable, else by the provider's."""
+        found: dict[str, Gate] = {}
+        for name, one in providers.items():
+            credentials = tuple(alias(variable) for variable in one.credentials) or (name,)
+            for credential in credentials:
+                gate = Gate(provider=name, credential=credential, credentials=credentials, dam=self)
+                found.setdefault(name, gate)
+                if one.credentials:
+                    found[seat_of(name, credential)] = gate
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +84,7 @@ class Gate:
     provider: str
     credential: str
     dam: Dam
+    credentials: tuple[str, ...] = ()  # all that the provider has, this one among them
 
     def hold_s(self, operation: str, kind: Kind | None = None) -> float:
         """Seconds that a call of `operation` would be held now, 0.0: it may go. Takes and changes nothing.
@@ -96,9 +104,10 @@ class Gate:
 
         A vendor that asked for a pause refuses nobody: its tasks wait. Nor does a circuit that is due for its probe.
         """
-        dead = self.dam.credentials.dead(self.provider, [self.credential])
-        if dead:
-            return Hold(why=f"the vendor refuses its credential ({dead[self.credential]})", wait_s=_TRIAL_S)
+        credentials = self.credentials or (self.credential,)
+        dead = self.dam.credentials.dead(self.provider, credentials)
+        if len(dead) == len(credentials):
+            return Hold(why=f"the vendor refuses its credential ({dead[credentials[0]]})", wait_s=_TRIAL_S)
         condition = self.dam.health.conditions([self.provider])[self.provider]
         if not condition.healthy:
             return Hold(why=f"it does not answer ({condition.why})", wait_s=PROBE_EVERY_S)

@@ -48,18 +48,18 @@ def ring(kind: str, step: str, id_: UUID, version: int, countdown_s: float = 0, 
     _send(f"{kind}.{step}", (task_id, version), name, countdown_s, urgency)
 
 
-def wave_options(provider: str, kind: str, version: int, countdown_s: int) -> dict[str, Any]:
+def wave_options(seat: str, kind: str, version: int, countdown_s: int) -> dict[str, Any]:
     """How a chain sends its own next wake-up. A broker that is away is waited for: that is what the retries do."""
     return {
-        "task_id": f"{provider}.{kind}.{version}",
+        "task_id": f"{seat}.{kind}.{version}",
         "countdown": countdown_s,
         "priority": _ONGOING,
     }
 
 
-def ring_wave(provider: str, kind: str, version: int, countdown_s: float = 0) -> None:
-    """Wake the polling chain of one provider and type, fenced by `version`."""
-    _send(f"{kind}.poll", (provider, version), f"{provider}.{kind}.{version}", countdown_s, _ONGOING)
+def ring_wave(seat: str, kind: str, version: int, countdown_s: float = 0) -> None:
+    """Wake the polling chain of one seat and type, fenced by `version`."""
+    _send(f"{kind}.poll", (seat, version), f"{seat}.{kind}.{version}", countdown_s, _ONGOING)
 
 
 def _send(name: str, args: tuple[str, int], message_id: str, countdown_s: float, urgency: int) -> None:

@@ -94,6 +94,7 @@ def _move(
     passed = [f"not {name}, since {reason}" for name, reason in lacks.items()]
     fields = {
         "provider": route.name,
+        "credential": None,
         "provider_model": route.model,
         "effective": new,
         "adjustments": [dataclasses.asdict(note) for note in made.adjustments],

@@ -194,7 +194,7 @@ def _stored(rt: Runtime, row: Row, n: int, url: str) -> dict[str, object]:
     if url.startswith(_HELD):
         output = Output(content=b"".join(rt.storage.open(url.removeprefix(_HELD)).chunks))
     left_s = (row["deadline_at"] - row["now"]).total_seconds() if row["status"] == Status.RUNNING else _NO_DEADLINE_S
-    conf, headers = rt.settings.providers[row["provider"]], rt.providers[row["provider"]].result_headers()
+    conf, headers = rt.settings.providers[row["provider"]], rt.providers[row["seat"]].result_headers()
     with rt.gate(row["provider"]), within(left_s), rt.downloads.fetched(conf, output, kind, headers) as got:
         key = f"{_folder(row)}/{n}.{got.media.extension}"
         rt.storage.put_file(key, got.file, got.media.media_type)

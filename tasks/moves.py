@@ -117,9 +117,9 @@ def wake_next(rt: Runtime) -> None:
         bell.ring(row["type"], "submit", row["id"], row["version"], priority=row["priority"])
 
 
-def hurry_wave(rt: Runtime, provider: str, kind: Kind, within_s: float) -> None:
+def hurry_wave(rt: Runtime, seat: str, kind: Kind, within_s: float) -> None:
     """See to it that the polling chain looks within so many seconds. Call after the receipt is committed."""
     with rt.db.unit_of_work() as uow:
-        version = line.hurry_wave(uow, provider, kind, within_s)
+        version = line.hurry_wave(uow, seat, kind, within_s)
     if version is not None:
-        bell.ring_wave(provider, kind, version, within_s)
+        bell.ring_wave(seat, kind, version, within_s)

@@ -30,18 +30,15 @@ def probe() -> None:
 
 
 def probe_once(rt: Runtime) -> dict[str, FailureKind | None]:
-    """What each vendor that was asked came to, None: well. Those whose turn it is not are left out."""
-    mine = [
-        name
-        for name, gate in rt.gates.items()
-        if rt.settings.providers[name].enabled and gate.dam.health.prober(name) and _may_ask(gate)
-    ]
+    """What each credential that was tried came to, by seat, None: well. Those whose turn it is not are left out."""
+    seats = [seat for name, conf in rt.settings.providers.items() if conf.enabled for seat in rt.seats(name)]
+    mine = [seat for seat in seats if rt.gates[seat].dam.health.prober(seat) and _may_ask(rt.gates[seat])]
 
-    def one(name: str) -> FailureKind | None:
-        return _checked(rt, name)
+    def one(seat: str) -> FailureKind | None:
+        return _checked(rt, seat)
 
     found = side_by_side(one, mine, _WIDTH, _ROUND_S)
-    return {name: _told(rt.gates[name], found.get(name, FailureKind.READ_TIMEOUT)) for name in mine}
+    return {seat: _told(rt.gates[seat], found.get(seat, FailureKind.READ_TIMEOUT)) for seat in mine}
 
 
 def _may_ask(gate: Gate) -> bool:
@@ -51,10 +48,10 @@ def _may_ask(gate: Gate) -> bool:
     return not credentials.dead(gate.provider, mine) or credentials.trial(gate.provider, mine) is not None
 
 
-def _checked(rt: Runtime, name: str) -> FailureKind | None:
+def _checked(rt: Runtime, seat: str) -> FailureKind | None:
     try:
         with within(_CHECK_S):
-            rt.providers[name].check()
+            rt.providers[seat].check()
     except ProviderError as exc:
         return exc.kind
     return None
@@ -63,14 +60,16 @@ def _checked(rt: Runtime, name: str) -> FailureKind | None:
 def _told(gate: Gate, kind: FailureKind | None) -> FailureKind | None:
     """Tell the fleet."""
     dam, name = gate.dam, gate.provider
+    first = gate.credential == gate.credentials[0]  # a vendor that is away is away for all: one of them counts
     before = dam.health.conditions([name])[name]
     if kind is None:
         dam.credentials.revive(name, gate.credential)
     if kind is None or not (FAILURES[kind].breaker or kind is FailureKind.HELD):
-        dam.health.hit(name)
+        if first:
+            dam.health.hit(name)
         if not before.healthy:
             log.info("provider %s answers again", name)
-    elif FAILURES[kind].breaker:
+    elif FAILURES[kind].breaker and first:
         dam.health.miss(name, kind)
         if before.healthy and not dam.health.conditions([name])[name].healthy:
             log.warning("provider %s does not answer (%s): new tasks go elsewhere or are refused", name, kind)

@@ -106,7 +106,7 @@ def _ask(rt: Runtime, row: Row) -> Observation | None:
 
     A provider that is gone from the configuration may come back: the sweep asks again, and then it stays a risk.
     """
-    provider = rt.providers.get(row["provider"])
+    provider = rt.providers.get(row["seat"])
     receipt = None if provider is None else row["receipt"] or _find(provider, row)
     if provider is None or receipt is None:
         return None

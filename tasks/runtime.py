@@ -19,6 +19,7 @@ from models.contract import Presets
 from models.db import TRANSIENT, Database
 from models.fields import Kind
 from models.reload import Live
+from models.seats import alias, seat_of
 from models.settings import Settings, SettingsError
 from providers.breaker import Shared
 from providers.fetch import Downloads
@@ -52,6 +53,12 @@ class Runtime:
         """Seconds that a call of `operation` would be held at the provider's gate now; 0.0: it may go."""
         gate = self.gates.get(provider)
         return gate.hold_s(operation, kind) if gate is not None else 0.0
+
+    def seats(self, provider: str) -> list[str]:
+        """The seats among which a new task of this provider has the choice, at least one."""
+        conf = self.settings.providers.get(provider)
+        credentials = conf.credentials if conf is not None else ()
+        return [seat_of(provider, alias(one)) for one in credentials] if len(credentials) > 1 else [provider]
 
     def refuses(self, provider: str, kind: Kind) -> bool:
         """Whether a new task of `kind` should go elsewhere: the provider fails, is away or refuses our credential."""

@@ -62,7 +62,7 @@ def adopt(rt: Runtime, id_: UUID, receipt: str) -> Row:
 
 def _asked(rt: Runtime, row: Row, receipt: str) -> Observation:
     """The vendor's word about a job, before anything is written: a receipt that was mistyped must not settle a task."""
-    provider = rt.providers.get(row["provider"])
+    provider = rt.providers.get(row["seat"])
     if provider is None:
         raise NotSettledError(f"the provider {row['provider']} is not in the configuration")
     seen = provider.observe([receipt], Kind(row["type"])).get(receipt)

@@ -32,7 +32,7 @@ def cancel(rt: Runtime, id_: UUID, _version: int) -> None:
         row = store.get(uow, id_)
     if row is None or row["status"] != Status.RUNNING or row["cancel_requested_at"] is None:
         return
-    provider = rt.providers.get(row["provider"])
+    provider = rt.providers.get(row["seat"])
     if row["stage"] == Stage.SUBMITTING or provider is None:
         return
     answer = CancelAnswer.REFUSED

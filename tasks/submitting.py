@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -16,6 +17,7 @@ from models.db import TRANSIENT, IntegrityError, Row, UnitOfWork
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
 from models.lifecycle import Change, Error, Reason, Stage, Status
+from models.seats import credential_of
 from models.settings import Retries
 from providers.calls import recorded
 from providers.port import Accepted, Call, FindAnswer, NotAccepted, Outcome, Provider, Refused, Uncertain
@@ -35,7 +37,7 @@ def submit(rt: Runtime, id_: UUID, version: int) -> None:
     claimed = _claim(rt, id_, version)
     if claimed is None:
         return
-    row, provider = claimed.row, rt.providers[claimed.row["provider"]]
+    row, provider = claimed.row, rt.providers[claimed.row["seat"]]
     with recorded() as calls:
         outcome = provider.submit(moves.job_of({**row, "claimed_at": row["now"]}))
         found = ask(rt, provider, row, outcome) if isinstance(outcome, Uncertain) else outcome
@@ -63,19 +65,39 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
     if conf is None or not conf.enabled:
         _leave(rt, waiting)
         return None
-    hold_s = rt.hold_s(waiting["provider"], "submit", Kind(waiting["type"]))
+    seat, hold_s = _seat(rt, waiting)
     if hold_s > 0:
         _defer(rt, waiting, hold_s)
         return None
     budget = budget_s(rt, waiting["provider"])
+    credential = credential_of(seat)
+    bound = {"seat": seat, "credential": credential}
     try:
         with rt.db.unit_of_work() as uow:
-            return line.claim(uow, id_, version, rt.settings, budget, by=by)
+            claimed = line.claim(uow, id_, version, rt.settings, budget, by=by, credential=credential)
+        return None if claimed is None else replace(claimed, row={**claimed.row, **bound})
     except TRANSIENT:
         ours = rt.persist(lambda: _renew(rt, id_, version, by, budget), budget)
         if ours is None:
             raise
-        return line.Claimed(row=waiting, version=ours, by=by)
+        return line.Claimed(row={**waiting, **bound}, version=ours, by=by)
+
+
+def _seat(rt: Runtime, row: Row) -> tuple[str, float]:
+    """With which of the provider's credentials it is to be bought, and for how many seconds that is held; 0.0: not.
+
+    The one with the fewest tasks at work among those that may go. A task that one account may have taken already stays
+    with it.
+    """
+    kind, seats = Kind(row["type"]), rt.seats(row["provider"])
+    if row["risk"] or len(seats) == 1:
+        seat = row["seat"] if row["risk"] else seats[0]
+        return seat, rt.hold_s(seat, "submit", kind)
+    held = {seat: rt.hold_s(seat, "submit", kind) for seat in seats}
+    with rt.db.unit_of_work() as uow:
+        load = line.running_by_seat(uow, row["provider"])
+    best = min(seats, key=lambda seat: (held[seat], load.get(seat, 0)))
+    return best, held[best]
 
 
 def _defer(rt: Runtime, row: Row, hold_s: float) -> None:
@@ -168,7 +190,7 @@ def settle(rt: Runtime, row: Row, version: int, outcome: Outcome, calls: Sequenc
     if change.to is Status.RUNNING and change.fields["stage"] == Stage.FETCHING:
         bell.ring(kind, "fetch", row["id"], moved)
     elif change.to is Status.RUNNING:
-        moves.hurry_wave(rt, row["provider"], kind, change.wake_in_s or 0)
+        moves.hurry_wave(rt, row["seat"], kind, change.wake_in_s or 0)
         _pass_on_cancel(rt, row)
     else:
         if change.to is Status.PENDING:
@@ -316,7 +338,7 @@ def _pass_on_cancel(rt: Runtime, row: Row) -> None:
 
 def find_lost(rt: Runtime, row: Row) -> None:
     """Resolve a RUNNING row whose submit left no verdict (a crash between claim and receipt)."""
-    provider = rt.providers.get(row["provider"])
+    provider = rt.providers.get(row["seat"])
     doubt = Uncertain(error=Error(kind=FailureKind.UNREADABLE, message="The answer was lost."))
     if provider is None:
         settle(rt, row, row["version"], doubt, ())

@@ -127,10 +127,10 @@ def _ring(row: Row, step: str, version: int) -> Ring:
 
 def _restart_waves(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:
     for row in line.lost_waves(uow, rt.settings.sweep.grace_s):
-        provider, kind = row["provider"], Kind(row["type"])
-        version = line.restart_wave(uow, provider, kind)
+        seat, kind = row["seat"], Kind(row["type"])
+        version = line.restart_wave(uow, seat, kind)
         done["waves_restarted"] += 1
-        rings.append(lambda p=provider, k=kind, v=version: bell.ring_wave(p, k, v))  # type: ignore[misc]
+        rings.append(lambda p=seat, k=kind, v=version: bell.ring_wave(p, k, v))  # type: ignore[misc]
 
 
 def _reconcile(rt: Runtime, uow: UnitOfWork, done: Counter[str], rings: list[Ring]) -> None:

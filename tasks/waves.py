@@ -1,4 +1,4 @@
-"""Poll: one self-re-scheduling chain per provider and type, over all rows that are due.
+"""Poll: one self-re-scheduling chain per seat (a provider with a credential) and type, over all rows that are due.
 
 A round takes the chain's row (its version fences the wake-up), asks the vendor for all due receipts in as few calls
 as its API allows, decides each row, writes all changes in one guarded statement, and re-schedules itself with a
@@ -8,6 +8,7 @@ countdown. Nothing waits in a worker, and a task costs a row, not a message.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -17,72 +18,74 @@ from models import backoff, line, metrics, store
 from models.db import Row, UnitOfWork
 from models.fields import Kind
 from models.lifecycle import Change, Decision, End, Fetch, Observation, Reason, Stage, Status, View, Wait, decide
+from models.seats import provider_of
 from providers.calls import recorded
 from providers.port import Call
 from tasks import app, bell, fetching, moves
 from tasks.pacing import Pacer
 from tasks.runtime import Runtime, runtime
 
+log = logging.getLogger("weir.waves")
+
 _MARGIN_S = 15.0
 _EVERYTHING = 5000  # rows of one listing round: one call covers a hundred of them
 
 
-def _poll(kind: Kind, task: Task[..., None], provider: str, version: int) -> None:
+def _poll(kind: Kind, task: Task[..., None], seat: str, version: int) -> None:
     rt = runtime()
-    planned = round_of(rt, provider, kind, version)
+    planned = round_of(rt, seat, kind, version)
     if planned is not None:
         next_version, countdown = planned
         # the one place where polling re-schedules itself
-        task.apply_async((provider, next_version), **bell.wave_options(provider, kind, next_version, countdown))
+        task.apply_async((seat, next_version), **bell.wave_options(seat, kind, next_version, countdown))
 
 
 @app.task(name="image.poll", bind=True)
-def poll_image(self: Task[..., None], provider: str, version: int) -> None:
+def poll_image(self: Task[..., None], seat: str, version: int) -> None:
     """One round of an image chain."""
-    _poll(Kind.IMAGE, self, provider, version)
+    _poll(Kind.IMAGE, self, seat, version)
 
 
 @app.task(name="video.poll", bind=True)
-def poll_video(self: Task[..., None], provider: str, version: int) -> None:
+def poll_video(self: Task[..., None], seat: str, version: int) -> None:
     """One round of a video chain."""
-    _poll(Kind.VIDEO, self, provider, version)
+    _poll(Kind.VIDEO, self, seat, version)
 
 
-def round_of(rt: Runtime, provider: str, kind: Kind, version: int) -> tuple[int, int] | None:
+def round_of(rt: Runtime, seat: str, kind: Kind, version: int) -> tuple[int, int] | None:
     """One round. (version, countdown in whole seconds) of the next, or None: stale wake-up, or nothing left to poll."""
-    adapter = rt.providers.get(provider)
-    if adapter is None:
+    adapter, provider = rt.providers.get(seat), provider_of(seat)
+    if adapter is None or provider not in rt.settings.providers:
+        log.warning("nobody can ask about the %s tasks of %s: it is not in the configuration any more", kind, seat)
         return None
     conf, polling = rt.settings.providers[provider], rt.settings.polling
     ticking = adapter.capabilities.list_call and conf.list_call
     with rt.db.unit_of_work() as uow:
-        mine = line.claim_wave(uow, provider, kind, version, polling.round_s + conf.query_read_s + _MARGIN_S)
+        mine = line.claim_wave(uow, seat, kind, version, polling.round_s + conf.query_read_s + _MARGIN_S)
         if mine is None:
             return None
-        ticking = ticking and line.generating(uow, provider, kind) >= adapter.capabilities.list_from
+        ticking = ticking and line.generating(uow, seat, kind) >= adapter.capabilities.list_from
         limit = _EVERYTHING if ticking else polling.batch
-        rows = line.due(uow, provider, kind, everything=ticking, limit=limit)
+        rows = line.due(uow, seat, kind, everything=ticking, limit=limit)
         pacer = Pacer.load(rt, uow, provider, kind, rows)
-        idle_rounds = line.idle_rounds(uow, provider, kind)
-    hold_s = rt.hold_s(provider, "observe")
+        idle_rounds = line.idle_rounds(uow, seat, kind)
+    hold_s = rt.hold_s(seat, "observe")
     if hold_s > 0:  # nobody is asked; rows and counters stay as they are
-        return _pause(rt, provider, kind, mine, hold_s, idle_rounds)
+        return _pause(rt, seat, kind, mine, hold_s, idle_rounds)
     with recorded() as calls:
         seen = adapter.observe([row["receipt"] for row in rows], kind) if rows else {}
     ended = settle(pacer, rows, seen, calls)
     if rows:
         metrics.POLL_ROUNDS.labels(provider, kind, "ended" if ended else "idle").inc()
     tick_s = pacer.tick_s(len(rows) - ended) if ticking else None
-    return _plan(rt, provider, kind, mine, tick_s=tick_s, idle_rounds=0 if ended else idle_rounds + 1)
+    return _plan(rt, seat, kind, mine, tick_s=tick_s, idle_rounds=0 if ended else idle_rounds + 1)
 
 
-def _pause(
-    rt: Runtime, provider: str, kind: Kind, version: int, hold_s: float, idle_rounds: int
-) -> tuple[int, int] | None:
+def _pause(rt: Runtime, seat: str, kind: Kind, version: int, hold_s: float, idle_rounds: int) -> tuple[int, int] | None:
     """Skip this round: the provider's gate is shut for `hold_s`."""
     wait_s = backoff.whole_seconds(hold_s)
     with rt.db.unit_of_work() as uow:
-        planned = line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds)
+        planned = line.plan_wave(uow, seat, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds)
     return None if planned is None else (planned, wait_s)
 
 
@@ -203,15 +206,15 @@ def _touch(row: Row, wait: Wait) -> store.Touch:
 
 
 def _plan(
-    rt: Runtime, provider: str, kind: Kind, version: int, *, tick_s: int | None, idle_rounds: int
+    rt: Runtime, seat: str, kind: Kind, version: int, *, tick_s: int | None, idle_rounds: int
 ) -> tuple[int, int] | None:
     """Commit when the next round is. A chain with nothing to poll sleeps, unless a receipt came in at that moment."""
 
     def write() -> tuple[int | None, int | None]:
         with rt.db.unit_of_work() as uow:
-            due_s = line.next_due_s(uow, provider, kind)
+            due_s = line.next_due_s(uow, seat, kind)
             wait_s = None if due_s is None else _wait(due_s, tick_s=tick_s)
-            return line.plan_wave(uow, provider, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds), wait_s
+            return line.plan_wave(uow, seat, kind, version, wake_in_s=wait_s, idle_rounds=idle_rounds), wait_s
 
     planned, wait_s = rt.persist(write, _MARGIN_S)
     if planned is None:
@@ -220,11 +223,11 @@ def _plan(
         return planned, wait_s
     # Asleep now. A submit that committed its receipt just before saw the chain awake and did not ring: look again.
     with rt.db.unit_of_work() as uow:
-        due_s = line.next_due_s(uow, provider, kind)
+        due_s = line.next_due_s(uow, seat, kind)
         if due_s is None:
             return None
         wait_s = _wait(due_s, tick_s=tick_s)
-        again = line.plan_wave(uow, provider, kind, planned, wake_in_s=wait_s, idle_rounds=0)
+        again = line.plan_wave(uow, seat, kind, planned, wake_in_s=wait_s, idle_rounds=0)
     return None if again is None else (again, wait_s)
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from models.settings import (
-    Environment,
-    ProviderSettings,
-    Settings,
-    SettingsError,
-)
+from models.environment import Environment
+from models.settings import ProviderSettings, Settings, SettingsError
 from providers import catalogue
 from tests.contract.vendors import KEY
 
@@ -24,9 +20,10 @@ def _settings(**providers: str) -> Settings:
     )
 
 
-def test_catalogue_has_every_configured_provider_by_its_name() -> None:
+def test_catalogue_has_every_configured_provider_by_its_seats() -> None:
     found = catalogue(_settings(wan="dashscope", off="dashscope"))
-    assert {name: provider.name for name, provider in found.items()} == {"wan": "wan", "off": "off"}
+    by_seat = {"wan": "wan", "wan:K": "wan", "off": "off", "off:K": "off"}
+    assert {seat: provider.name for seat, provider in found.items()} == by_seat
 
 
 def test_catalogue_names_every_unknown_adapter_with_a_suggestion() -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from models.environment import VARIABLES, Environment
 from models.presets import Presets
 from models.settings import (
     SHIPPED,
-    VARIABLES,
-    Environment,
     ModelSettings,
     ProviderSettings,
     Route,

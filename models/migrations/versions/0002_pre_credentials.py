@@ -16,4 +16,9 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing to undo."""
+    """Drop the columns."""
+    op.execute(
+        """drop index tasks_running_idx;
+           alter table tasks drop column seat, drop column credential;
+           create index tasks_running_idx on tasks (provider, type) where status = 'RUNNING'"""
+    )
