@@ -201,7 +201,7 @@ def _gates(settings: Settings) -> Iterator[Mapping[str, Gate]]:
     try:
         if not kv.ping():
             raise _away()
-        yield Dam.build(Shared(kv.client), settings.providers).gates(settings.providers)
+        yield Dam.build(Shared(kv.client), settings).gates(settings.providers)
     finally:
         kv.close()
 

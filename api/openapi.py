@@ -14,7 +14,7 @@ import flask
 import marshmallow as ma
 from flask_smorest import Api, Blueprint  # type: ignore[import-untyped]  # ships no types; used in this file only
 
-from api import answers, answers_preview, examples
+from api import answers, answers_preview, answers_providers, examples
 from api.errors import CATALOGUE, MEDIA_TYPE, body_of, from_http
 from api.schemas import METADATA_KEY_MAX, METADATA_PAIRS, METADATA_VALUE_MAX, envelope
 from models.checks import whole
@@ -191,7 +191,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "listPresets": Operation(
         summary="List presets", answers={200: Answer(doc="by family and name, as configured", schema=ma.Schema)}
     ),
-    "listProviders": Operation(summary="List providers", answers={200: Answer(doc="all", schema=answers.ProviderList)}),
+    "listProviders": Operation(
+        summary="List providers", answers={200: Answer(doc="all", schema=answers_providers.ProviderList)}
+    ),
     "getStatus": Operation(
         summary="How the installation is doing", answers={200: Answer(doc="now", schema=answers.State)}
     ),

@@ -127,7 +127,7 @@ class Parts:
         db = Database(url, pool=_POOL, wait_s=_WAIT_S, statement_s=_STATEMENT_S)
         kv = Kv(settings.env.redis_url)
         shared = Shared(kv.client)
-        dam = Dam.build(shared, settings.providers)
+        dam = Dam.build(shared, settings)
         return cls(
             settings=settings,
             db=db,
@@ -145,7 +145,7 @@ class Parts:
 
     def renewed(self, settings: Settings, providers: Mapping[str, Provider], presets: Presets) -> Parts:
         """The same connections, with all that hangs on settings made anew."""
-        dam = Dam.build(self.shared, settings.providers)
+        dam = Dam.build(self.shared, settings)
         return dataclasses.replace(
             self,
             settings=settings,

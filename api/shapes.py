@@ -142,24 +142,33 @@ def _error(row: Row) -> dict[str, object] | None:
 
 
 def standing(uow: UnitOfWork, row: Row) -> tuple[int | None, int | None]:
-    """(queue_position, eta_s): the place of what waits, the seconds left of what runs; None where nobody can know.
+    """(queue_position, eta_s): the place of what waits, the seconds until it is generated; None where nobody can know.
 
     The time left is the median of what others of the same provider, model and size had left at this age; where too few
-    are known, the usual time of the model less what has passed.
+    are known, the usual time of the model less what has passed. What waits has its own time before it, and the share of
+    it that each before it takes of the provider's places.
     """
     if row["status"] == Status.PENDING:
-        return parts().places.of(uow, row), None
+        place, usual = parts().places.of(uow, row), _left_s(uow, row, 0.0)
+        conf = parts().settings.providers.get(row["provider"])
+        if place is None or usual is None or conf is None:
+            return place, None
+        return place, math.ceil(usual * (1 + place / conf.max_in_flight))
     if row["status"] != Status.RUNNING or row["claimed_at"] is None:
         return None, None
     if row["stage"] == Stage.FETCHING:
         return None, None  # a file's own time, which nothing is learned of
-    elapsed_s = (row["now"] - row["claimed_at"]).total_seconds()
+    left = _left_s(uow, row, (row["now"] - row["claimed_at"]).total_seconds())
+    return None, math.ceil(left) if left is not None and left > 0 else None  # later than usual: no number is honest
+
+
+def _left_s(uow: UnitOfWork, row: Row, elapsed_s: float) -> float | None:
     bucket = bucket_of(row)
     left = pollplan.eta_s(learning.load(uow, [bucket])[bucket], elapsed_s)
     if left is None:
         typical = parts().typical.seconds(uow, row["model"])
         left = None if typical is None else typical - elapsed_s
-    return None, math.ceil(left) if left is not None and left > 0 else None  # later than usual: no number is honest
+    return left
 
 
 def retry_after_s(type_: str, eta_s: int | None = None) -> int:

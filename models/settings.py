@@ -169,6 +169,17 @@ class Retention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BreakerSettings:
+    """When a provider's circuit opens, per operation, and for how long."""
+
+    window_s: float = _num(60.0, 1, 3600, "how far back the failure rate looks, seconds")
+    min_calls: int = _num(10, 1, 10_000, "fewer calls in the window say nothing")
+    failure_rate: float = _num(0.5, 0, 0.99, "above this share of failed calls it opens")
+    open_s: float = _num(10.0, 1, 3600, "until the first probe, seconds; doubled while probes fail")
+    open_max_s: float = _num(120.0, 1, 3600, "the longest of these waits; at least open_s")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProviderSettings:
     """One configured way to a vendor: an adapter, an address, a key, limits."""
 
@@ -249,6 +260,7 @@ class Settings:
     results: Results = field(default_factory=Results)
     idempotency: Idempotency = field(default_factory=Idempotency)
     retention: Retention = field(default_factory=Retention)
+    breaker: BreakerSettings = field(default_factory=BreakerSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     presets: Mapping[str, object] = field(default_factory=dict)
@@ -330,6 +342,8 @@ def _cross_checks(settings: Settings) -> list[str]:
         defaults = [n for n, m in settings.models.items() if m.type == kind and m.default]
         if len(defaults) > 1:
             faults.append(f"models: more than one default for {kind}: {', '.join(defaults)}")
+    if settings.breaker.open_max_s < settings.breaker.open_s:
+        faults.append(f"breaker.open_max_s: must be at least open_s, {settings.breaker.open_s:g}")
     faults += [f"providers.{name}.base_url: is empty" for name, p in settings.providers.items() if not p.base_url]
     faults += [f"providers.{name}: a name must not contain a colon" for name in settings.providers if ":" in name]
     faults += [

@@ -21,8 +21,8 @@ from models.failures import FailureKind
 from models.fields import Kind
 from models.lifecycle import Observation
 from models.seats import alias, seat_of
-from models.settings import ProviderSettings
-from providers.breaker import OPERATIONS, Breaker, Shared, verdict
+from models.settings import ProviderSettings, Settings
+from providers.breaker import OPERATIONS, Breaker, Rule, Shared, verdict
 from providers.pace import Credentials, Health, Pace, Places, Rate, RetryShare
 from providers.port import CancelAnswer, Capabilities, FindAnswer, Job, Outcome, Provider, ProviderError
 
@@ -44,11 +44,19 @@ class Dam:
     health: Health
 
     @classmethod
-    def build(cls, shared: Shared, providers: Mapping[str, ProviderSettings]) -> Dam:
+    def build(cls, shared: Shared, settings: Settings) -> Dam:
         """Over one Redis, or none."""
-        rates = {name: Rate(per_minute=one.requests_per_minute) for name, one in providers.items()}
+        rates = {name: Rate(per_minute=one.requests_per_minute) for name, one in settings.providers.items()}
+        told = settings.breaker
+        rule = Rule(
+            window_s=told.window_s,
+            min_calls=told.min_calls,
+            trip_above=told.failure_rate,
+            open_s=told.open_s,
+            open_max_s=told.open_max_s,
+        )
         return cls(
-            breaker=Breaker(shared),
+            breaker=Breaker(shared, rule),
             pace=Pace(shared, rates),
             places=Places(shared),
             retries=RetryShare(shared),

@@ -110,7 +110,7 @@ def build(settings: Settings, *, pool: int = 8, before: Runtime | None = None) -
     Raises SettingsError.
     """
     shared = before.shared if before is not None else Shared(connect(settings.env.redis_url))
-    gates = Dam.build(shared, settings.providers).gates(settings.providers)
+    gates = Dam.build(shared, settings).gates(settings.providers)
     return Runtime(
         settings=settings,
         shared=shared,

@@ -42,7 +42,7 @@ def shell(make_shell: MakeShell, sim: Simulator) -> Shell:
 def dam(shell: Shell) -> Iterator[Dam]:
     """The fleet's state, as another process sees it."""
     kv = Kv(shell.settings.env.redis_url)
-    yield Dam.build(Shared(kv.client), shell.settings.providers)
+    yield Dam.build(Shared(kv.client), shell.settings)
     kv.close()
 
 

@@ -73,7 +73,7 @@ def accounts(make_settings: MakeSettings) -> Iterator[Accounts]:
     world.rt.providers.update({f"wan:{key}": one for key, one in at.items()})
     world.rt.providers["wan"] = at["K1"]
     settings = world.rt.settings
-    gates = Dam.build(Shared(connect(settings.env.redis_url)), settings.providers).gates(settings.providers)
+    gates = Dam.build(Shared(connect(settings.env.redis_url)), settings).gates(settings.providers)
     object.__setattr__(world.rt, "gates", gates)
     yield Accounts(world=world, at=at)
     world.rt.db.close()

@@ -15,7 +15,10 @@ from models import accounts
 from models.db import Row
 from models.fields import Kind
 from models.lifecycle import Working
-from providers.gate import Gate
+from models.settings import SettingsError
+from providers.breaker import Shared
+from providers.gate import Dam, Gate
+from providers.kv import connect
 from providers.sim import Simulator
 from tasks.runtime import build
 from tests.conftest import MakeSettings
@@ -366,3 +369,16 @@ def _at_once(process: Service, who: str, gate_: Barrier) -> tuple[int, str]:
     gate_.wait()
     answer = process.post(who=who)
     return answer.status_code, str(answer.json.get("task_id"))
+
+
+def test_breaker_opens_by_the_numbers_of_the_configuration(make_settings: MakeSettings) -> None:
+    shared = Shared(connect(make_settings().env.redis_url))
+    dam = Dam.build(shared, make_settings("[breaker]\nmin_calls = 3\nfailure_rate = 0.9\nopen_s = 30.0"))
+    for _ in range(3):
+        assert dam.breaker.allow("wan", "observe").allowed
+        dam.breaker.report("wan", "observe", ok=False, probe=False, kind="provider_server_error")
+    verdict = dam.breaker.allow("wan", "observe")
+    assert not verdict.allowed
+    assert verdict.retry_after_s > 20
+    with pytest.raises(SettingsError, match=r"breaker.open_max_s: must be at least open_s, 200"):
+        make_settings("[breaker]\nopen_s = 200")

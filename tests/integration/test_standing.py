@@ -85,3 +85,19 @@ def test_the_time_left_is_what_others_like_it_had_left_at_this_age(service: Serv
     assert _eta_s(service, older) is None, "older than any seen"
     service.become(task_id, "RUNNING", stage="fetching", claimed_at=datetime.now(UTC))
     assert _eta_s(service, task_id) is None
+
+
+def test_what_waits_has_its_own_time_and_that_of_the_line_before_it(service: Service) -> None:
+    one, two = service.made(), service.made()
+    assert _eta_s(service, two) is None
+    (row,) = service.sql("select * from tasks where id = :id", id=uuid_of(one))
+    with service.parts.db.unit_of_work() as uow:
+        learning.learn(uow, {bucket_of(row): [20.0] * 40})
+    first, second = _eta_s(service, one), _eta_s(service, two)
+    assert first is not None
+    assert second is not None
+    assert 18 <= first <= second <= 26, "a hundred places: the line is short"
+    service.become(one, "RUNNING", claimed_at=datetime.now(UTC))
+    left = _eta_s(service, one)
+    assert left is not None
+    assert left <= first
