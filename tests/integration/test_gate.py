@@ -135,3 +135,30 @@ def test_scripted_world_has_no_gate(make_settings: MakeSettings) -> None:
     world.provider.on_observe = lambda _: done()
     id_ = world.add()
     assert world.submit(id_)["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("told", "held_s"),
+    [("30", (25, 32)), ("abc", (0.5, 20)), ("999999", (60, 3700))],
+    ids=["seconds", "no number", "more than anybody waits"],
+)
+def test_o72_pause_that_a_poll_was_asked_for_is_kept_by_all(
+    world: World, sim: Simulator, told: str, held_s: tuple[float, float]
+) -> None:
+    ids = [world.add() for _ in range(20)]
+    for id_ in ids:
+        world.submit(id_)
+    before = {id_: world.row(id_)["version"] for id_ in ids}
+    slow_down = {"status": 429, "code": "Throttling.RateQuota", "retry_after": told}
+    sim.world.faults.add([{"on": "list", "do": slow_down}, {"on": "query", "do": slow_down}])
+    world.poll()
+    asked = sim.world.ledger.totals()["dashscope"]
+    calls = asked.get("list", 0) + asked.get("query", 0)
+    assert 1 <= calls <= 12, "those that were on their way side by side, and no second round"
+    planned = world.poll()
+    assert planned is not None
+    after = sim.world.ledger.totals()["dashscope"]
+    assert after.get("list", 0) + after.get("query", 0) == calls, "nobody asks again meanwhile"
+    assert held_s[0] <= world.rt.hold_s("wan", "observe") <= held_s[1]
+    assert {id_: world.row(id_)["version"] for id_ in ids} == before
+    assert sim.world.ledger.totals()["dashscope"]["submit"] == 20
