@@ -192,7 +192,9 @@ class ProviderSettings:
         default=(), metadata={"doc": "variables with further keys, each with limits of its own at the vendor"}
     )
     max_in_flight: int = _num(5, 1, 1_000_000, "RUNNING tasks at one moment")
-    requests_per_minute: int = _num(600, 1, 10_000_000, "calls of any kind a minute")
+    requests_per_minute: int = _num(
+        600, 1, 10_000_000, "calls of any kind a minute that the vendor takes; a tenth is left unused"
+    )
     connect_s: float = _num(4.0, 0.1, 60, "time-out of the connection, seconds")
     submit_read_s: float = _num(36.0, 1, 3600, "time-out of a submit's answer: the vendor's promise x 1.2")
     query_read_s: float = _num(12.0, 1, 600, "time-out of any other answer")
