@@ -74,6 +74,12 @@ def docs_file(name: str) -> Response:
     raise NotFound
 
 
+@blp.get("/static/weir.js")
+def browser_module() -> Response:
+    """The module for browsers, docs/browser.md."""
+    return _page(send_from_directory(_OURS, "weir.js", max_age=300))
+
+
 @blp.get("/problems/<slug>")
 def problem_page(slug: str) -> Response:
     """What a type of problem means, for people."""

@@ -214,6 +214,7 @@ def test_the_docs_page_needs_no_foreign_host_and_no_inline_script(service: Servi
     for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):
         assert service.bare(path).status_code == 200, path
     assert "/openapi.json" in service.bare("/docs/docs.js").text
+    assert "export async function watch" in service.bare("/static/weir.js").text
     assert service.bare("/docs/index.css").status_code == 404
     assert service.bare("/docs/..%2f__init__.py").status_code == 404
 
