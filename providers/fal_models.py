@@ -167,6 +167,7 @@ LISTED: Mapping[str, str] = {
 BOUNDS = Families(
     {name: FAMILIES[family].bounds for name, family in LISTED.items()},
     {name: family.bounds for name, family in FAMILIES.items()},
+    bare=False,
 )
 
 

@@ -21,21 +21,25 @@ def split(model: str, families: Collection[str]) -> tuple[str, str]:
 class Families(Mapping[str, ModelBounds]):
     """Bounds by model name: the listed ones, and every `family:name` by its family.
 
-    Iterating gives the listed names and the bare families, since the others are without end.
+    Iterating gives the listed names and the bare families, since the others are without end. `bare` False: a family
+    alone is no model, as where many owners' models share one.
     """
 
-    def __init__(self, listed: Mapping[str, ModelBounds], families: Mapping[str, ModelBounds]) -> None:
-        self._bounds, self._families = {**listed, **families}, frozenset(families)
+    def __init__(
+        self, listed: Mapping[str, ModelBounds], families: Mapping[str, ModelBounds], *, bare: bool = True
+    ) -> None:
+        self._families = dict(families)
+        self._named = {**listed, **families} if bare else dict(listed)
 
     def __getitem__(self, model: str) -> ModelBounds:
-        family, _ = split(model, self._families)
-        return self._bounds[family or model]
+        family, name = split(model, self._families)
+        return self._families[family] if family and name else self._named[model]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._bounds)
+        return iter(self._named)
 
     def __len__(self) -> int:
-        return len(self._bounds)
+        return len(self._named)
 
 
 class Members(frozenset[str]):

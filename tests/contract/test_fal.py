@@ -277,3 +277,10 @@ def test_lost_request_is_found_by_the_id_that_a_callback_lent() -> None:
 
 def test_lost_request_without_a_callback_is_not_looked_for() -> None:
     assert adapter("http://127.0.0.1:1").find(replace(job(), receipt=None)) is FindAnswer.UNCLEAR
+
+
+def test_family_alone_is_no_model_and_is_refused_when_the_configuration_is_read() -> None:
+    assert not {*FAMILIES} & {*BOUNDS}
+    assert "flux" not in BOUNDS
+    assert "flux:" not in BOUNDS
+    assert BOUNDS["flux:acme/paint"] is FAMILIES["flux"].bounds
