@@ -18,14 +18,17 @@ def age_s(uow: UnitOfWork, name: str) -> float | None:
     return seconds
 
 
-def came_back(uow: UnitOfWork, name: str, by: str) -> str | None:
+def came_back(uow: UnitOfWork, name: str, by: str, within_s: float) -> str | None:
     """Note who did something periodic; who else does it too, None: nobody.
 
-    One that was followed by another and now is here again shares the work: a mere successor never sees its
-    predecessor come back.
+    One that was followed by another and is here again within so many seconds shares the work: a mere successor never
+    sees its predecessor come back.
     """
     old = uow.one(
-        "select detail ->> 'by' as by, detail ->> 'before' as before from marks where name = :name", name=name
+        """select detail ->> 'by' as by, detail ->> 'before' as before,
+                  at > now() - make_interval(secs => :within_s) as recent from marks where name = :name""",
+        name=name,
+        within_s=within_s,
     )
     if old is not None and old["by"] == by:
         return None
@@ -36,4 +39,4 @@ def came_back(uow: UnitOfWork, name: str, by: str) -> str | None:
         name=name,
         by=by,
     )
-    return str(old["by"]) if old is not None and old["before"] == by else None
+    return str(old["by"]) if old is not None and old["before"] == by and old["recent"] else None

@@ -40,7 +40,7 @@ def sweep(task: Task, *, by_beat: bool = False) -> None:  # type: ignore[type-ar
 def watch_beats(rt: Runtime, beat: str) -> None:
     """Say so when two beats are at work. Each sweep is guarded, so they do no harm; nobody meant it so."""
     with rt.db.unit_of_work() as uow:
-        other = marks.came_back(uow, "beat", beat)
+        other = marks.came_back(uow, "beat", beat, 3 * rt.settings.sweep.every_s)
     if other is not None:
         log.warning("two beats are at work, %s and %s: stop one of them", beat, other)
 

@@ -291,8 +291,12 @@ def test_o62_two_beats_are_told_and_a_successor_is_not(world: World, caplog: pyt
     for beat in ("gen1@a", "gen1@a", "gen2@b", "gen2@b"):  # one was followed by another
         sweep.watch_beats(world.rt, beat)
     assert "two beats" not in caplog.text
+    world.sql("update marks set at = now() - interval '1 hour' where name = 'beat'")
+    sweep.watch_beats(world.rt, "gen1@a")  # taken back into service, long after
+    sweep.watch_beats(world.rt, "gen3@c")
+    assert "two beats" not in caplog.text
     sweep.watch_beats(world.rt, "gen1@a")
-    assert "two beats are at work, gen1@a and gen2@b" in caplog.text
+    assert "two beats are at work, gen1@a and gen3@c" in caplog.text
 
 
 def test_o56_receipt_is_in_the_log_before_it_is_written(world: World, caplog: pytest.LogCaptureFixture) -> None:
