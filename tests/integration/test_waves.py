@@ -232,9 +232,7 @@ def test_a_chain_is_lost_when_something_generates_and_nothing_will_wake_it(
         assert line.lost_waves(uow, 10) == []
     polled(db, 1)
     with db.unit_of_work() as uow:
-        assert [dict(row) for row in line.lost_waves(uow, 10)] == (
-            [{"seat": "sim", "type": "image"}] if lost else []
-        )
+        assert [dict(row) for row in line.lost_waves(uow, 10)] == ([{"seat": "sim", "type": "image"}] if lost else [])
 
 
 # --- falling asleep while a receipt comes in ---
