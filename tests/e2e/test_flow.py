@@ -26,6 +26,9 @@ active = 1000
 submits_per_minute = 100000
 [sweep]
 every_s = 5
+[retries]  # a call that was cut off by a death is over sooner, and its row may be looked at
+async_submit = 0
+sync_submit = 0
 [providers.wan]
 adapter = "dashscope"
 base_url = "{sim}/dashscope"

@@ -34,6 +34,9 @@ image = 100
 video = 100
 [sweep]
 every_s = 5
+[retries]
+async_submit = 0
+sync_submit = 0
 [providers.wan]
 adapter = "dashscope"
 base_url = "{sim}/dashscope"
