@@ -30,8 +30,8 @@ _ROUNDS = 3  # a key that is forgotten and taken again between two statements; m
 # What a new attempt begins with. Totals (upstream_call_count, retry_count) go on: they are of all attempts.
 _AFRESH: Mapping[str, object] = {
     "receipt": None, "rings": 0, "submit_tries": 0, "tried": [], "fetch_tries": 0, "fetch_starts": 0,
-    "reconcile_tries": 0, "poll_count": 0, "failed_polls": 0, "lost_polls": 0, "empty_polls": 0, "last_error": None,
-    "progress": None, "upstream_outputs": None, "upstream_usage": None, "outputs": [],
+    "fetch_until": None, "reconcile_tries": 0, "poll_count": 0, "failed_polls": 0, "lost_polls": 0, "empty_polls": 0,
+    "last_error": None, "progress": None, "upstream_outputs": None, "upstream_usage": None, "outputs": [],
     "partial": False, "missing": [], "error_code": None, "error_message": None,
     "upstream_code": None, "certain": False, "risk": False, "cost_micros": 0, "cancel_requested_at": None,
     "cancel_answered_at": None,
@@ -177,6 +177,10 @@ def _restart(caller: Caller, key: Key, row: Row) -> Answer:
 
     It counts against the rate, as a first request does: each is one more call to a vendor.
     """
+    if caller.models is not None and row["model"] not in caller.models:
+        raise Problem(
+            "model-not-allowed", f"This key may not ask for the model {row['model']}.", models=[*caller.models]
+        )
     limits.spend(caller)
     change = Change(
         reason=Reason.RESTARTED,

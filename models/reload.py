@@ -92,15 +92,23 @@ class Live(Generic[T]):
             return None
         return (found.st_mtime_ns, found.st_size, found.st_ino) if found else None
 
+    def _being_written(self, seen: tuple[int, int, int] | None) -> bool:
+        """Whether the file changed a moment ago: cut off anywhere it may be valid, and mean something else."""
+        return seen is not None and 0 <= time.time() - seen[0] / 1e9 < self._every_s
+
     def _look(self) -> None:
         asked, self._asked = self._asked, False
         self._look_at = time.monotonic() + self._every_s
         seen = self._signature()
-        if seen == self._seen and not asked:
+        if not asked and (seen == self._seen or self._being_written(seen)):
             return
         self._seen = seen
         try:
-            settings, waiting = at_run_time(self._settings, Settings.load(self._environ))
+            read = Settings.load(self._environ)
+            if self._signature() != seen:  # written to meanwhile: what was read may be half of it
+                self._seen = None
+                return
+            settings, waiting = at_run_time(self._settings, read)
             value = self._value if settings == self._settings else self._make(settings, self._value)
         except (SettingsError, ValueError) as exc:  # presets say ValueError
             self.standing = dataclasses.replace(self.standing, refused_at=datetime.now(UTC))

@@ -19,7 +19,7 @@ from models.lifecycle import FINAL, TRANSITIONS, Change, Guard, Status
 
 # Columns a Change may set. What is not here is either derived below or never changes after the insert.
 _PATCHABLE = (
-    "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "fetch_starts",
+    "stage", "attempt", "claimed_by", "receipt", "rings", "submit_tries", "fetch_tries", "fetch_starts", "fetch_until",
     "reconcile_tries", "poll_count", "failed_polls", "lost_polls", "empty_polls", "last_error", "progress",
     "upstream_outputs", "upstream_call_count", "upstream_usage", "retry_count", "outputs", "partial", "missing",
     "error_code", "error_message", "upstream_code", "certain", "risk", "cost_micros", "cancel_requested_at",
@@ -246,7 +246,8 @@ def extend(uow: UnitOfWork, id_: UUID, version: int, wake_in_s: float) -> bool:
     No transition. False: the row has moved on, and the step stops.
     """
     found = uow.one(
-        """update tasks set wake_at = now() + make_interval(secs => :wake_in_s), updated_at = now()
+        """update tasks set wake_at = now() + make_interval(secs => :wake_in_s), updated_at = now(),
+                  fetch_until = case when fetch_until is not null then now() + make_interval(secs => :wake_in_s) end
             where id = :id and version = :version and status = 'RUNNING' returning id""",
         id=id_,
         version=version,
@@ -258,18 +259,32 @@ def extend(uow: UnitOfWork, id_: UUID, version: int, wake_in_s: float) -> bool:
 def begin_fetch(uow: UnitOfWork, id_: UUID, version: int, lease_s: float) -> int | None:
     """Count the start of a fetch, durably before it is made; how many have begun since one came back.
 
-    Nobody needs to look at a RUNNING row for `lease_s` seconds. No transition. None: the row has moved on.
+    Nobody needs to look at a RUNNING row for `lease_s` seconds, and no other fetch of it begins in that time. No
+    transition. None: the row has moved on, or another fetch is at work.
     """
     starts: int | None = uow.scalar(
         """update tasks set fetch_starts = fetch_starts + 1,
+                  fetch_until = now() + make_interval(secs => :lease_s),
                   updated_at = case when status = 'RUNNING' then now() else updated_at end,
                   wake_at = case when status = 'RUNNING' then now() + make_interval(secs => :lease_s) else wake_at end
-            where id = :id and version = :version returning fetch_starts""",
+            where id = :id and version = :version
+              and (status <> 'RUNNING' or fetch_until is null or fetch_until < now())
+            returning fetch_starts""",
         id=id_,
         version=version,
         lease_s=lease_s,
     )
     return starts
+
+
+def fetch_came_back(uow: UnitOfWork, id_: UUID, version: int) -> None:
+    """Take the start of a fetch back that ended in an error: its process lives. No transition."""
+    uow.execute(
+        """update tasks set fetch_starts = greatest(fetch_starts - 1, 0), fetch_until = null
+            where id = :id and version = :version""",
+        id=id_,
+        version=version,
+    )
 
 
 def forget_key(uow: UnitOfWork, id_: UUID) -> None:
@@ -299,7 +314,7 @@ def keep_outputs(uow: UnitOfWork, id_: UUID, version: int, outputs: Sequence[Map
     It came back, so it is no fetch that ends workers. Empty: what was known stays.
     """
     uow.execute(
-        """update tasks set fetch_starts = 0,
+        """update tasks set fetch_starts = 0, fetch_until = null,
                   upstream_outputs = coalesce(nullif(cast(:outputs as jsonb), '[]'), upstream_outputs)
             where id = :id and version = :version and finished_at is not null""",
         id=id_,

@@ -125,6 +125,7 @@ tasks = Table(
     Column("tried", ARRAY(Text), nullable=False, server_default="{}", doc="providers that did not take this attempt"),
     Column("fetch_tries", Integer, nullable=False, server_default="0"),
     Column("fetch_starts", Integer, nullable=False, server_default="0", doc="fetches begun and not heard of again"),
+    Column("fetch_until", _at, doc="until then one fetch is at work, and no copy of its wake-up may begin another"),
     Column("reconcile_tries", Integer, nullable=False, server_default="0"),
     Column("poll_count", Integer, nullable=False, server_default="0"),
     Column("failed_polls", Integer, nullable=False, server_default="0", doc="unreadable answers in a row"),

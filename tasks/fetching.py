@@ -7,13 +7,13 @@ second run writes the same object. SUCCESS is committed only when the bytes are 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from uuid import UUID
 
 from models import backoff, ids, pricing, risks, store
 from models.contract import image_seeds
-from models.db import Row
+from models.db import TRANSIENT, Row
 from models.failures import FAILURES, FailureKind
 from models.fields import Kind
 from models.lifecycle import FINAL, Change, Error, Finished, Missing, Output, Reason, Stage, Status
@@ -58,6 +58,7 @@ def begin(rt: Runtime, row: Row, finished: Finished, receipt: str | None = None)
         "rings": 0,
         "fetch_tries": 0,
         "fetch_starts": 0,
+        "fetch_until": None,
     }
     if receipt is not None:
         fields["receipt"] = receipt
@@ -90,7 +91,6 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
         row = store.get(uow, id_)
     if row is None or row["version"] != version or row["stage"] != Stage.FETCHING:
         return
-    kind = Kind(row["type"])
     starts = start(rt, row)
     if starts is None:
         return
@@ -98,14 +98,21 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
         _give_up(rt, row)
         return
     try:
-        with recorded() as calls:
-            items, error = bring(rt, row, row["upstream_outputs"])
+        with under_way(rt, row):
+            _fetched(rt, row, version)
     except _SupersededError:
         return
+
+
+def _fetched(rt: Runtime, row: Row, version: int) -> None:
+    kind, id_ = Kind(row["type"]), row["id"]
+    with recorded() as calls:
+        items, error = bring(rt, row, row["upstream_outputs"])
     left = rt.settings.retries.fetch_attempts - row["fetch_tries"] - 1
     if error is not None and (FAILURES[error.kind].waits or (FAILURES[error.kind].retryable and left > 0)):
         wait_s = backoff.countdown(row["fetch_tries"], _RETRY, rt.jitter())
-        moved = moves.apply(rt, row, version, _later(row, items, error, wait_s), calls)
+        change = _later(row, items, error, wait_s)
+        moved = rt.persist(lambda: moves.apply(rt, row, version, change, calls), _STORING_S)
         if moved is not None:
             bell.ring(kind, "fetch", id_, moved, wait_s)
         return
@@ -118,6 +125,22 @@ def start(rt: Runtime, row: Row) -> int | None:
     """Note that a fetch begins, before it does; how many have begun since one came back, None: the row moved on."""
     with rt.db.unit_of_work() as uow:
         return store.begin_fetch(uow, row["id"], row["version"], rt.settings.results.fetch_s + _STORING_S)
+
+
+@contextmanager
+def under_way(rt: Runtime, row: Row) -> Iterator[None]:
+    """A fetch that has been started: one that ends in an error has come back, and is no reason to give up."""
+
+    def came_back() -> None:
+        with rt.db.unit_of_work() as uow:
+            store.fetch_came_back(uow, row["id"], row["version"])
+
+    try:
+        yield
+    except Exception:
+        with suppress(*TRANSIENT):
+            rt.persist(came_back, _STORING_S)
+        raise
 
 
 def _give_up(rt: Runtime, row: Row) -> None:
@@ -139,6 +162,7 @@ def _later(row: Row, items: Sequence[Item], error: Error, wait_s: float) -> Chan
             "upstream_outputs": list(items),
             "fetch_tries": row["fetch_tries"] + (not FAILURES[error.kind].waits),
             "fetch_starts": 0,
+            "fetch_until": None,
             "last_error": error.message or FAILURES[error.kind].message,
             "rings": 0,
         },

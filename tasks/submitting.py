@@ -66,6 +66,8 @@ def _claim(rt: Runtime, id_: UUID, version: int) -> line.Claimed | None:
         _leave(rt, waiting)
         return None
     seat, hold_s = _seat(rt, waiting)
+    if seat not in rt.providers:
+        return None  # in doubt, and the credential that may have it is not in the configuration: it waits for it
     if hold_s > 0:
         _defer(rt, waiting, hold_s)
         return None
@@ -340,6 +342,8 @@ def find_lost(rt: Runtime, row: Row) -> None:
     """Resolve a RUNNING row whose submit left no verdict (a crash between claim and receipt)."""
     provider = rt.providers.get(row["seat"])
     doubt = Uncertain(error=Error(kind=FailureKind.UNREADABLE, message="The answer was lost."))
+    if provider is None and row["rings"] < _ASKED_AGAIN:
+        return  # this process may have old settings, or the provider comes back: the sweep rings again
     if provider is None:
         settle(rt, row, row["version"], doubt, ())
         return  # the count stays raised: nobody can ask

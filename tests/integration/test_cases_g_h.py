@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from api.processes import ROOT
+from models import store
 from models.failures import FailureKind
 from models.lifecycle import Error, Failed, Finished, Output
 from providers.storage import Stored
@@ -66,7 +67,11 @@ def test_o57_result_that_kills_its_worker_ends_after_three_of_them(world: World)
     for _ in range(fetching.STARTS_MAX):
         with pytest.raises(SystemExit):
             world.fetch(poison)
-        world.sql("update tasks set wake_at = now() - interval '1 minute' where id = :id", id=poison)
+        world.sql(
+            """update tasks set wake_at = now() - interval '1 minute', fetch_until = now() - interval '1 minute'
+                where id = :id""",
+            id=poison,
+        )
         assert world.sweep()["rewoken"] >= 1
     row = world.fetch(poison)
     assert (row["status"], row["error_code"], row["risk"]) == ("FAILED", "internal_error", True)
@@ -82,6 +87,43 @@ def test_o57_fetch_that_comes_back_does_not_count_however_often(world: World) ->
     for _ in range(fetching.STARTS_MAX + 1):
         row = world.fetch(id_)
         assert (row["stage"], row["fetch_starts"]) == ("fetching", 0)
+
+
+def test_o57_error_that_is_not_the_death_of_a_process_does_not_count(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+
+    def broken(*_: object) -> bool:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "extend", broken)
+        for _ in range(fetching.STARTS_MAX + 1):
+            with pytest.raises(RuntimeError):
+                world.fetch(id_)
+    assert world.fetch(id_)["status"] == "SUCCESS"
+
+
+def test_o57_copies_of_one_wake_up_do_nothing_while_a_fetch_is_at_work(world: World) -> None:
+    id_ = world.add()
+    world.submit(id_)
+    world.provider.on_observe = lambda _: done()
+    world.poll()
+    put_file, version = world.rt.storage.put_file, world.row(id_)["version"]
+
+    def put(key: str, file: BinaryIO, media_type: str) -> Stored:
+        for _ in range(fetching.STARTS_MAX + 1):
+            fetching.fetch(world.rt, id_, version)
+        return put_file(key, file, media_type)
+
+    world.rt.storage.put_file = put  # type: ignore[method-assign]  # in the middle of the first one
+    row = world.fetch(id_)
+    assert (row["status"], row["version"]) == ("SUCCESS", version + 1)
+    assert len([*world.rt.storage.list("results")]) == 1
 
 
 def test_o57_late_result_that_kills_its_worker_is_left_to_the_operator(world: World) -> None:

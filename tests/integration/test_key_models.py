@@ -56,3 +56,13 @@ def test_the_shell_makes_and_lists_them(make_shell: MakeShell) -> None:
     shell.weir("keys", "create", "--user", "shop", "--models", "clip, picture")
     shell.weir("keys", "create", "--user", "shop")
     assert [row["models"] for row in shell.weir("keys", "list")] == [None, ["clip", "picture"]]
+
+
+def test_a_limited_key_begins_no_other_models_task_anew(service: Service) -> None:
+    task_id = service.made(idem="k1")
+    service.become(task_id, "FAILED", certain=True, error_code="provider_rejected")
+    key = limited(service, "clip")
+    refused = service.post(idem="k1", who=key)
+    assert (refused.status_code, refused.json["code"]) == (403, "model_not_allowed")
+    assert service.get(f"/v1/tasks/{task_id}").json["attempt"] == 1
+    assert service.post(idem="k1").json["attempt"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,17 @@ def test_at_the_start_a_broken_file_is_an_error(tmp_path: Path) -> None:
     file.write_text("[cap]\n")
     with pytest.raises(SettingsError, match="did you mean 'caps'"):
         Live(lambda settings, _: settings, {"WEIR_CONFIG": str(file)})
+
+
+def test_a_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    process.live = Live(process.make, {"WEIR_CONFIG": str(process.file)}, every_s=5.0)
+    old = process.live.current()
+    process.file.write_text("")  # an editor has emptied it and is about to write
+    process.live._look_at = 0.0
+    assert process.live.current() is old
+    process.file.write_text("[caps]\ntotal = 70\n")
+    long_ago = process.file.stat().st_mtime - 10
+    os.utime(process.file, (long_ago, long_ago))
+    process.live._look_at = 0.0
+    assert process.live.current().caps.total == 70

@@ -16,5 +16,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the column."""
-    op.execute("alter table tasks drop column fetch_starts")
+    """Drop the columns."""
+    op.execute("alter table tasks drop column fetch_starts, drop column fetch_until")
