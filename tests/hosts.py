@@ -26,10 +26,12 @@ _NETWORK = "10.77.0"
 _NETNS = Path("/run/netns")  # where `ip netns` keeps its handles
 
 
-def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=10, check=False)  # noqa: S607  iproute2's
+def _ip(*words: str, inside: str = "") -> None:
+    """One command of iproute2's, in a namespace. By nsenter: `ip -n` remounts /sys, which not every root lets it."""
+    argv = [*(["nsenter", f"--net={_NETNS / inside}"] if inside else []), "ip", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
     if done.returncode:
-        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise OSError(f"{' '.join(argv)}: {done.stderr.strip()}")
 
 
 def _enter(handle: Path | str) -> None:
@@ -65,7 +67,7 @@ class Host:
         """`line` as run on this host, under its name, with its wall clock so many seconds off."""
         skewed = f"faketime -f {clock_off_s:+d}s {line}" if clock_off_s else line
         script = f"hostname {self.name} && exec {skewed}"
-        return f"ip netns exec {self.namespace} unshare --uts sh -c {shlex.quote(script)}"
+        return f"nsenter --net={_NETNS / self.namespace} unshare --uts sh -c {shlex.quote(script)}"
 
     def unplug(self) -> None:
         """Nothing comes in and nothing goes out; nobody is told."""
@@ -122,10 +124,9 @@ class Lan:
         _ip("link", "add", host.cable, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
         _ip("link", "set", host.cable, "up")
         _ip("link", "set", host.cable, "master", host.bridge)
-        inside = ("-n", host.namespace)
-        _ip(*inside, "addr", "add", f"{host.address}/24", "dev", "eth0")
-        _ip(*inside, "link", "set", "lo", "up")
-        _ip(*inside, "link", "set", "eth0", "up")
+        _ip("addr", "add", f"{host.address}/24", "dev", "eth0", inside=host.namespace)
+        _ip("link", "set", "lo", "up", inside=host.namespace)
+        _ip("link", "set", "eth0", "up", inside=host.namespace)
 
     def _clear(self) -> None:
         for host in self._hosts.values():

@@ -149,7 +149,7 @@ class Estate:
 @pytest.fixture
 def estate(data_dir: Path, needs: Callable[[str], str]) -> Iterator[Estate]:
     """Five hosts, all well."""
-    for program in ("ip", "unshare", "faketime"):
+    for program in ("ip", "nsenter", "unshare", "faketime"):
         needs(program)
     with ExitStack() as stack:
         lan = stack.enter_context(Lan("web", "work1", "work2", "data", "vendor"))
