@@ -18,6 +18,7 @@ from providers.fal import Fal
 from providers.jimeng import Jimeng
 from providers.openai import OpenAI
 from providers.port import Provider
+from providers.replicate import Replicate
 from providers.sdwebui import SdWebui
 
 
@@ -41,6 +42,7 @@ PROVIDERS: Mapping[str, Factory] = {
     "fal": Fal,
     "jimeng": Jimeng,
     "openai": OpenAI,
+    "replicate": Replicate,
     "sdwebui": SdWebui,
 }
 

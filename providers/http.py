@@ -39,7 +39,7 @@ from models.settings import ProviderSettings, Retries
 from providers.calls import RetryBudget, note, until
 from providers.gate import earn_retry, may_retry, passing
 from providers.port import Call, ProviderError
-from providers.verdicts import Dialect, clean, kind_of, read_json, retry_after_s
+from providers.verdicts import RETRY_AFTER_MAX_S, Dialect, clean, kind_of, read_json, retry_after_s
 from providers.wire import POOLS, Wire, current
 
 ANSWER_MAX_BYTES = 4_000_000
@@ -308,12 +308,15 @@ class Http:
         if kind is not None:
             media_type = clean(reply.headers.get("content-type", "no content type").partition(";")[0])
             words = clean(error.message, self._secrets) if error else ""
+            wait_s = retry_after_s(reply.headers, time.time())
+            if wait_s is None and error and error.retry_after_s is not None:
+                wait_s = min(RETRY_AFTER_MAX_S, max(0.0, error.retry_after_s))
             raise ProviderError(
                 kind,
                 words or f"The provider answered HTTP {reply.status}, {media_type}.",
                 upstream_code=clean(error.code, self._secrets)[:100] or None if error else None,
                 http_status=reply.status,
-                retry_after_s=retry_after_s(reply.headers, time.time()),
+                retry_after_s=wait_s,
             )
         items = tuple(found) if isinstance(found, list) else ()
         return Answer(

@@ -29,10 +29,14 @@ _LOOKED_AT = 10_000  # characters of them that are looked at
 
 
 class VendorError(NamedTuple):
-    """A vendor's no, as its body words it. `code` None: the body has words but no code."""
+    """A vendor's no, as its body words it. `code` None: the body has words but no code.
+
+    `retry_after_s`: seconds to wait that the words name, for a vendor that does not say so in a header.
+    """
 
     code: str | None
     message: str = ""
+    retry_after_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from flask import Blueprint, Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from providers.sim import ark, comfyui, dashscope, fal, files, jimeng, openai, sdwebui
+from providers.sim import ark, comfyui, dashscope, fal, files, jimeng, openai, replicate, sdwebui
 from providers.sim.config import Config
 from providers.sim.ledger import now_s
 from providers.sim.world import Dialect, World
@@ -25,6 +25,7 @@ DIALECTS: tuple[Dialect, ...] = (
     fal.DIALECT,
     jimeng.DIALECT,
     openai.DIALECT,
+    replicate.DIALECT,
     sdwebui.DIALECT,
 )
 

@@ -80,6 +80,15 @@ VENDORS = {
         {Kind.IMAGE: "gpt-image-2.6-flare", Kind.VIDEO: "video:sim-video"},
         {Kind.IMAGE: {"width": 512, "height": 640}, Kind.VIDEO: {"resolution": "480p", "duration_s": 1}},
     ),
+    "replicate": Vendor(
+        "/replicate",
+        {
+            Kind.IMAGE: "stability-ai/sdxl:7762fd07cf82c948538e41f63f77d685e02b063e37e496e96eefd46c929f9bdc",
+            Kind.VIDEO: "bytedance/seedance-1-lite",
+        },
+        {Kind.IMAGE: {"width": 512, "height": 640}, Kind.VIDEO: {"resolution": "480p", "duration_s": 2}},
+        check="invalid_parameter",  # asked about a prediction that there never was
+    ),
     "sdwebui": Vendor("/sdwebui", {Kind.IMAGE: "sdxl"}, {Kind.IMAGE: {"width": 512, "height": 640}}, moderates=False),
 }
 
