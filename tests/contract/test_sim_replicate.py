@@ -16,6 +16,7 @@ from models.lifecycle import Failed, Finished
 from providers.inline import Picture
 from providers.port import Accepted, CancelAnswer, Forged, NotAccepted, Uncertain
 from providers.sim import Config, Limits, Simulator
+from providers.sim.replicate_answers import prediction
 from tests.contract.replicate_calls import (
     PRO,
     SCHNELL,
@@ -64,8 +65,9 @@ def test_webhook_that_is_sent_again_keeps_its_id(sim: Simulator) -> None:
 
 
 def test_canceled_prediction_is_not_called_as_succeeded(sim: Simulator) -> None:
+    slow = {**SMALL, "prompt": "a red cup [[sim: slow 1]]"}
     with Receiver() as receiver:
-        body = {"input": SMALL, "webhook": receiver.url, "webhook_events_filter": ["completed"]}
+        body = {"input": slow, "webhook": receiver.url, "webhook_events_filter": ["completed"]}
         name = call(sim, "POST", f"/models/{SCHNELL}/predictions", json=body).json()["id"]
         call(sim, "POST", f"/predictions/{name}/cancel")
         other = call(sim, "POST", f"/models/{SCHNELL}/predictions", json=body).json()["id"]
@@ -99,13 +101,15 @@ def test_deadline_aborts_what_waits_and_cancels_what_runs(sim: Simulator, share:
 
 
 def test_output_grows(sim: Simulator) -> None:
-    sim.world.config = Config(image_s=(0.6, 0.6), pending_share=0)
-    name, sizes = created(sim, num_outputs=4)["id"], list[int]()
-    while (found := seen(sim, name))["status"] == "processing":
-        sizes.append(len(found["output"] or []))
-    assert sizes == sorted(sizes)
-    assert {0, 2} <= set(sizes)
-    assert len(found["output"]) == 4
+    sim.world.config = Config(image_s=(600, 600), pending_share=0)
+    created(sim, num_outputs=4)
+    (made,) = sim.world.ledger.accepted(0)
+
+    def told(share: float) -> object:
+        now = made.starts_at + share * (made.ends_at - made.starts_at)
+        return prediction(made, now, "", lambda _job, index: str(index), ttl_s=60)["output"]
+
+    assert [told(share) for share in (0.2, 0.3, 0.8, 1)] == [None, ["0"], ["0", "1", "2"], ["0", "1", "2", "3"]]
 
 
 def test_data_is_removed_and_the_record_stays(sim: Simulator) -> None:
@@ -149,7 +153,7 @@ def test_list_is_of_the_token_and_of_the_time_asked_for(sim: Simulator) -> None:
 def test_limit_names_its_wait_in_words_or_in_a_header(sim: Simulator) -> None:
     for wait_s, header in ((None, None), (2.0, "2")):
         sim.world.config = Config(limits=Limits(submits_per_s=1, retry_after_s=wait_s))
-        answers = [call(sim, "POST", "/predictions", json={"version": SDXL, "input": SMALL}) for _ in range(3)]
+        answers = [call(sim, "POST", "/predictions", json={"version": SDXL, "input": SMALL}) for _ in range(5)]
         late = next(answer for answer in answers if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS)
         assert (late.headers.get("Retry-After"), set(late.json())) == (header, {"detail"})
 
