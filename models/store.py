@@ -278,9 +278,10 @@ def begin_fetch(uow: UnitOfWork, id_: UUID, version: int, lease_s: float) -> int
 
 
 def fetch_came_back(uow: UnitOfWork, id_: UUID, version: int) -> None:
-    """Take the start of a fetch back that ended in an error: its process lives. No transition."""
+    """Take back the start of a fetch that ended in an error: its process lives. No transition; the sweep may ring."""
     uow.execute(
-        """update tasks set fetch_starts = greatest(fetch_starts - 1, 0), fetch_until = null
+        """update tasks set fetch_starts = greatest(fetch_starts - 1, 0), fetch_until = null,
+                  wake_at = case when status = 'RUNNING' then now() else wake_at end
             where id = :id and version = :version""",
         id=id_,
         version=version,

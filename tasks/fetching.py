@@ -91,15 +91,15 @@ def fetch(rt: Runtime, id_: UUID, version: int) -> None:
         row = store.get(uow, id_)
     if row is None or row["version"] != version or row["stage"] != Stage.FETCHING:
         return
-    starts = start(rt, row)
-    if starts is None:
-        return
-    if starts > STARTS_MAX:
-        _give_up(rt, row)
-        return
     try:
         with under_way(rt, row):
-            _fetched(rt, row, version)
+            starts = start(rt, row)
+            if starts is None:
+                return
+            if starts > STARTS_MAX:
+                _give_up(rt, row)
+            else:
+                _fetched(rt, row, version)
     except _SupersededError:
         return
 
@@ -129,7 +129,10 @@ def start(rt: Runtime, row: Row) -> int | None:
 
 @contextmanager
 def under_way(rt: Runtime, row: Row) -> Iterator[None]:
-    """A fetch that has been started: one that ends in an error has come back, and is no reason to give up."""
+    """A fetch, its start included: one that ends in an error has come back, and is no reason to give up.
+
+    Nor to keep others out: a start whose COMMIT was cut may hold the row for minutes, and nobody would be at work.
+    """
 
     def came_back() -> None:
         with rt.db.unit_of_work() as uow:

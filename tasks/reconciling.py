@@ -34,10 +34,10 @@ def reconcile(rt: Runtime, id_: UUID, version: int) -> None:
 
 
 def _after_timeout(rt: Runtime, row: Row) -> None:
-    starts = fetching.start(rt, row)
-    if starts is None or starts > fetching.STARTS_MAX:
-        return  # it moved on; or whoever fetched it was never heard of again, and the operator sees it as a risk
     with fetching.under_way(rt, row), recorded() as calls:
+        starts = fetching.start(rt, row)
+        if starts is None or starts > fetching.STARTS_MAX:
+            return  # it moved on; or whoever fetched it was never heard of again, and the operator sees it as a risk
         # The deadline may have come while the bytes were on their way. What is here, or can still be fetched, is paid
         # for; the vendor may have forgotten it by now, or (where its answer brought the bytes) can never tell.
         items, error = fetching.bring(rt, row, row["upstream_outputs"] or ())
